@@ -48,7 +48,7 @@ from backend.database.migrations import head_revision
 from backend.database.sessions import POOL_SIZE
 from backend.errors import NotReadyError
 from backend.runtime import now, open_runtime
-from backend.services.runs.workers import check_heartbeat
+from backend.services.runs.attempt import check_heartbeat
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 
@@ -68,7 +68,6 @@ RESOURCES = (
     dataset_routes.router,
     template_routes.router,
     debate_routes.router,
-    debate_routes.history,
     verification_routes.router,
 )
 """Served below `/api/v1` and, outside the description of the interface, without it."""

@@ -11,13 +11,12 @@ from datetime import UTC, datetime
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.database.migrations import open_database
-from backend.database.roles import check_application_role
-from backend.database.sessions import POOL_SIZE, application_engine
+from backend.database.sessions import POOL_SIZE, application_engine, check_application_role
 from backend.jobs.announcements import ChangeListener
 from backend.jobs.workers import Workers
 from backend.services.integrity.retention import StoreMonitor, clean_up_periodically
 from backend.services.resources import TheatreResources
-from backend.services.runs.workers import workers_of
+from backend.services.runs.attempt import workers_of
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 

@@ -142,6 +142,7 @@ CREATE TABLE theatres (
     created_at TIMESTAMPTZ NOT NULL,
     updated_at TIMESTAMPTZ NOT NULL,
     rehearsal_sha256 VARCHAR(64),
+    answers_sha256 VARCHAR(64),
     run_job_id BIGINT,
     lost_workers INTEGER DEFAULT 0 NOT NULL,
     CONSTRAINT pk_theatres PRIMARY KEY (id),
@@ -155,8 +156,11 @@ CREATE TABLE theatres (
         'void')),
     CONSTRAINT ck_theatres_commitment_hash CHECK (commitment_hash ~ '^[0-9a-f]{64}$'),
     CONSTRAINT ck_theatres_rehearsal_sha256 CHECK (rehearsal_sha256 ~ '^[0-9a-f]{64}$'),
-    CONSTRAINT ck_theatres_only_rehearsed CHECK (rehearsal_sha256 IS NULL OR is_certificate_run IS
-        FALSE),
+    CONSTRAINT ck_theatres_answers_sha256 CHECK (answers_sha256 ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_theatres_only_rehearsed CHECK ((rehearsal_sha256 IS NULL AND answers_sha256 IS
+        NULL) OR is_certificate_run IS FALSE),
+    CONSTRAINT ck_theatres_rehearsal_never_certified CHECK (outcome IS DISTINCT FROM 'certified' OR
+        is_certificate_run IS TRUE),
     CONSTRAINT ck_theatres_whole_commitment CHECK (num_nonnulls(commitment_hash, committed_at,
         version_pins, dataset_hashes, receipt) IN (0, 5)),
     CONSTRAINT ck_theatres_committed_before_it_moves CHECK (state = 'DRAFT' OR commitment_hash IS
@@ -461,6 +465,14 @@ BEGIN
         RAISE EXCEPTION 'expected the outcome of theatre % to stay as it is, got a change', OLD.id
             USING ERRCODE = 'integrity_constraint_violation';
     END IF;
+    IF OLD.state NOT IN ('DRAFT', 'COMMITTED') AND
+            (NEW.is_certificate_run, NEW.rehearsal_sha256, NEW.answers_sha256)
+            IS DISTINCT FROM
+            (OLD.is_certificate_run, OLD.rehearsal_sha256, OLD.answers_sha256) THEN
+        RAISE EXCEPTION 'expected the run of theatre % to stay what it began as, got a change',
+            OLD.id
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
     IF NEW.run_epoch < OLD.run_epoch THEN
         RAISE EXCEPTION 'expected the epoch of theatre % to rise, got % after %',
             OLD.id, NEW.run_epoch, OLD.run_epoch
@@ -554,8 +566,8 @@ GRANT UPDATE (user_id, author, created_at) ON registered_constructs TO echelon_a
 GRANT UPDATE (status, headers, answer) ON idempotency_keys TO echelon_app;
 GRANT UPDATE (
     state, commitment_hash, committed_at, version_pins, dataset_hashes, receipt,
-    is_certificate_run, rehearsal_sha256, run_status, run_epoch, run_job_id, lost_workers, progress,
-    total_episodes, failure_count, refused_count, pending_step, error, started_at, heartbeat_at,
+    is_certificate_run, rehearsal_sha256, answers_sha256, run_status, run_epoch, run_job_id,
+    lost_workers, progress, total_episodes, failure_count, refused_count, pending_step, error, started_at, heartbeat_at,
     cancel_requested_at, outcome, outcome_reason, resolved_at, certificate_id, updated_at
 ) ON theatres TO echelon_app;
 GRANT UPDATE (phase, job_id, lost_workers, records, waits_until, error_code, error, updated_at)

@@ -12,10 +12,5 @@ depends_on = ${repr(depends_on)}
 
 
 def upgrade() -> None:
-    """Apply."""
+    """Apply. There is no way back but a backup (docs/operations.md)."""
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    """Take back."""
-    ${downgrades if downgrades else "pass"}

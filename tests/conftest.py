@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
+import pkgutil
 import shutil
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from coverage import Coverage
 from hypothesis import settings
+from pytest_cov.engine import CovController
 
 from tests.demonstration import Demonstration, shared_demonstration
 from tests.drawn import drawn
 from tests.soak import part_of
+from theatre import engine
 
 pytest_plugins = ["tests.error_details"]
 ENGINE_TESTS = Path(__file__).parent / "theatre"
@@ -57,17 +62,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(f"soak_{part}")
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Trace how the engine is loaded, and nothing else that is."""
+    tracer = _tracer(session.config)
+    if tracer is not None:
+        for module in pkgutil.walk_packages(engine.__path__, f"{engine.__name__}."):
+            importlib.import_module(module.name)
+        _pause(tracer)
+    return (yield)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
     """Trace with its set-up only what the coverage gate is for: a tracer makes Python slow."""
-    coverage = item.config.pluginmanager.getplugin("_cov")
-    tracer = None if coverage is None else coverage.cov_controller
+    tracer = _tracer(item.config)
     is_traced = item.get_closest_marker("untraced") is None
     if tracer is None or tracer.started == is_traced:
         return
     if is_traced:
         tracer.resume()
-        return
+    else:
+        _pause(tracer)
+
+
+def _tracer(config: pytest.Config) -> CovController | None:
+    coverage = config.pluginmanager.getplugin("_cov")
+    return None if coverage is None else coverage.cov_controller
+
+
+def _pause(tracer: CovController) -> None:
     tracer.pause()
     # A worker of xdist has begun one more, before it knew what it is, which this one had displaced.
     while (displaced := Coverage.current()) is not None:

@@ -13,6 +13,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "chaos": (
         "tests/backend/test_axion_runs.py",
         "tests/backend/test_bucket_backups.py",
+        "tests/backend/test_changed_rows.py::test_a_killed_run",
         "tests/backend/test_crash_points.py",
         "tests/backend/test_database_outage.py",
         "tests/backend/test_embedded_server.py::test_a_home_that_was_removed",
@@ -53,6 +54,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/test_resume.py::test_an_interruption_after_the_end",
         "tests/theatre/test_resume.py::test_data_that_are_gone_in_the_middle",
         "tests/theatre/test_resume.py::test_events_that_a_crash_kept_back",
+        "tests/theatre/test_resume.py::test_the_shipped_cartograph_resumes",
         "tests/theatre/test_resume_concurrent.py",
     ),
     # Changed bundles and requests in number, and what draws them at random.
@@ -78,6 +80,10 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/debate/test_debate_theatres.py",
         "tests/theatre/test_adversarial.py",
         "tests/theatre/test_adversarial_easel.py",
+        "tests/theatre/test_adversaries.py::test_a_rehearsal_that_is_worth_nothing",
+        "tests/theatre/test_adversaries.py::test_who_knows_nothing_stays_below_the_construct[product_axion_pair",
+        "tests/theatre/test_adversaries.py::test_who_knows_nothing_stays_below_the_construct[product_debate_auditor",
+        "tests/theatre/test_adversaries.py::test_who_knows_nothing_stays_below_the_construct[product_debate_control",
         "tests/theatre/test_easel_requests_theatre.py",
         "tests/theatre/test_fakes.py",
         "tests/theatre/test_observer_theatre.py",

@@ -14,19 +14,15 @@ from backend.auth.tokens import LIFETIME
 from backend.schemas.accounts import AccessToken, PasswordGrant, RegisteredUser, Registration
 from backend.services import accounts
 
-DECLARED = {
-    "register": public("already-registered", "not-ready", idempotent=False, rate=Rate.LOGIN),
-    "issue_token": public("unauthenticated", "not-ready", idempotent=False, rate=Rate.LOGIN),
-}
-router = resource_router("auth", DECLARED)
+router = resource_router("auth")
 
 
 @router.post(
     "/auth/register",
-    operation_id="register",
     status_code=201,
     openapi_extra=describe_body(Registration),
 )
+@public("already-registered", "not-ready", idempotent=False, rate=Rate.LOGIN)
 async def register(
     request: Request, body: Annotated[Registration, Depends(json_body(Registration))]
 ) -> RegisteredUser:
@@ -45,9 +41,9 @@ async def register(
 
 @router.post(
     "/auth/token",
-    operation_id="issue_token",
     openapi_extra=describe_body(PasswordGrant, FORM),
 )
+@public("unauthenticated", "not-ready", idempotent=False, rate=Rate.LOGIN)
 async def issue_token(
     request: Request, form: Annotated[PasswordGrant, Depends(form_body(PasswordGrant))]
 ) -> AccessToken:

@@ -44,14 +44,7 @@ from backend.services import certificates, routing
 from theatre.engine.certificate import TheatreCalibrationCertificate
 from theatre.engine.tier_assigner import CertificateStatus, VerificationTier
 
-DECLARED = {
-    "get_theatre_certificate": public("not-found"),
-    "get_certificate": public("not-found"),
-    "get_certificate_document": public("not-found"),
-    "list_certificates": public(),
-    "get_routing": public(),
-}
-router = resource_router("certificates", DECLARED)
+router = resource_router("certificates")
 _CACHING = {"Cache-Control": FRESH}
 _DOCUMENT = {
     "document": {
@@ -68,11 +61,11 @@ _CLASSES = {
 
 @router.get(
     "/theatres/{theatre_id}/certificate",
-    operation_id="get_theatre_certificate",
     response_model=CertificateDocument,
     responses=describe_tagged(links=_DOCUMENT),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
+@public("not-found")
 async def get_theatre_certificate(request: Request, theatre_id: UUID, reading: Reading) -> Response:
     """Return the certificate of a theatre, its tier as it is now."""
     return await _shown(request, reading, theatre_id=str(theatre_id))
@@ -80,11 +73,11 @@ async def get_theatre_certificate(request: Request, theatre_id: UUID, reading: R
 
 @router.get(
     "/certificates/{certificate_id}",
-    operation_id="get_certificate",
     response_model=CertificateDocument,
     responses=describe_tagged(links=_DOCUMENT),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
+@public("not-found")
 async def get_certificate(request: Request, certificate_id: UUID, reading: Reading) -> Response:
     """Return a certificate, its tier as it is now."""
     return await _shown(request, reading, certificate_id=str(certificate_id))
@@ -92,11 +85,11 @@ async def get_certificate(request: Request, certificate_id: UUID, reading: Readi
 
 @router.get(
     "/certificates/{certificate_id}/document",
-    operation_id="get_certificate_document",
     response_class=Response,
     responses=describe_immutable(TheatreCalibrationCertificate, "The certificate", **DESCRIBED_BY),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
+@public("not-found")
 async def get_certificate_document(
     request: Request, certificate_id: UUID, reading: Reading
 ) -> Response:
@@ -110,7 +103,8 @@ async def get_certificate_document(
     return kept.answer(request)
 
 
-@router.get("/certificates", operation_id="list_certificates", response_model=CertificatePage)
+@router.get("/certificates", response_model=CertificatePage)
+@public()
 async def list_certificates(
     request: Request,
     reading: Reading,
@@ -152,9 +146,8 @@ async def list_certificates(
     return JSONResponse(shown.model_dump(mode="json"), headers=_CACHING)
 
 
-@router.get(
-    "/constructs/{construct_id}/routing", operation_id="get_routing", response_model=Routing
-)
+@router.get("/constructs/{construct_id}/routing", response_model=Routing)
+@public()
 async def get_routing(
     request: Request,
     construct_id: Annotated[str, Path(max_length=255, pattern=NO_NUL)],

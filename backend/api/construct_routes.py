@@ -11,24 +11,20 @@ from backend.api.http.bodies import describe_body, json_body
 from backend.api.http.idempotency import Transaction
 from backend.api.http.pages import SHA256, Cursor, Limit, Listing, Offset, cursor_of, parse_place
 from backend.api.http.service import get_service
-from backend.auth.principals import Scope
+from backend.auth.credentials import Scope
 from backend.repositories.registered_constructs import find_constructs
-from backend.schemas.constructs import ConstructDocument, ConstructPage, ConstructRequest
+from backend.schemas.accounts import ConstructDocument, ConstructPage, ConstructRequest
 from backend.services.constructs import claim_construct
 
-DECLARED = {
-    "register_construct": for_users(Scope.WRITE, "already-registered", "claim-rejected"),
-    "list_constructs": for_owner(Scope.READ),
-}
-router = resource_router("constructs", DECLARED)
+router = resource_router("constructs")
 
 
 @router.post(
     "/constructs",
-    operation_id="register_construct",
     status_code=201,
     openapi_extra=describe_body(ConstructRequest),
 )
+@for_users(Scope.WRITE, "already-registered", "claim-rejected")
 async def register_construct(
     request: Request,
     user: CurrentUser,
@@ -46,7 +42,8 @@ async def register_construct(
     return ConstructDocument.model_validate(stored)
 
 
-@router.get("/constructs", operation_id="list_constructs")
+@router.get("/constructs")
+@for_owner(Scope.READ)
 async def list_constructs(
     user: CurrentUser,
     transaction: Transaction,

@@ -10,28 +10,24 @@ from backend.api.http.access_policy import CurrentUser, for_owner, for_users, re
 from backend.api.http.bodies import require_media_type
 from backend.api.http.idempotency import Transaction
 from backend.api.http.service import get_service
-from backend.auth.principals import Scope
-from backend.repositories.datasets import StoredDataset
-from backend.schemas.datasets import DatasetDocument
+from backend.auth.credentials import Scope
+from backend.repositories.theatres import StoredDataset
+from backend.schemas.theatres import DatasetDocument
 from backend.services.datasets import read_upload, take_upload
 from backend.services.ground_truth import UPLOADED
 
-DECLARED = {
-    # The same bytes again are the same dataset: a key would only make the body be read twice.
-    "upload_dataset": for_users(Scope.WRITE, "dataset-unavailable", idempotent=False),
-    "get_dataset": for_owner(Scope.READ, "not-found"),
-}
-router = resource_router("datasets", DECLARED)
+router = resource_router("datasets")
 LINES = "application/x-ndjson"
 _BODY = {"content": {LINES: {"schema": {"type": "string", "minLength": 1}}}, "required": True}
 
 
 @router.post(
     "/datasets",
-    operation_id="upload_dataset",
     status_code=201,
     openapi_extra={"requestBody": _BODY},
 )
+# The same bytes again are the same dataset: a key would only make the body be read twice.
+@for_users(Scope.WRITE, "dataset-unavailable", idempotent=False)
 async def upload_dataset(request: Request, user: CurrentUser) -> DatasetDocument:
     """Upload ground truth, JSON lines of at most 64 MiB; it is named by its hash."""
     require_media_type(request, LINES, "application/jsonl")
@@ -43,7 +39,8 @@ async def upload_dataset(request: Request, user: CurrentUser) -> DatasetDocument
     )
 
 
-@router.get("/datasets/{sha256}", operation_id="get_dataset")
+@router.get("/datasets/{sha256}")
+@for_owner(Scope.READ, "not-found")
 async def get_dataset(
     user: CurrentUser,
     sha256: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")],

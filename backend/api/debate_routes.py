@@ -9,7 +9,6 @@ from fastapi import Depends, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from backend.api.http.access_policy import CurrentUser, for_owner, for_users, resource_router
-from backend.api.http.admission import Admission
 from backend.api.http.bodies import (
     JSON,
     describe_body,
@@ -39,8 +38,8 @@ from backend.api.http.pages import (
     parse_place,
     parse_sequence,
 )
-from backend.api.http.service import get_service
-from backend.auth.principals import Scope
+from backend.api.http.service import Admission, get_service
+from backend.auth.credentials import Scope
 from backend.repositories.debates import DebateFilter, DebateRunView, StoredEvaluation
 from backend.repositories.theatres import Place
 from backend.schemas.debates import (
@@ -76,13 +75,7 @@ def evaluation_document(one: StoredEvaluation) -> EvaluationDocument:
     return EvaluationDocument(**columns, evaluation=parse_object(one.document))
 
 
-DECLARED = {
-    "submit_debate": for_users(Scope.WRITE, "debate-invalid", "debate-exists"),
-    "list_debates": for_owner(Scope.READ),
-    "get_debate": for_owner(Scope.READ, "not-found"),
-    "get_debate_artefact": for_owner(Scope.READ, "not-found"),
-}
-router = resource_router("debates", DECLARED)
+router = resource_router("debates")
 RUN = "/debates/{debate_run_id}"
 """Where a run is, and below it what belongs to it."""
 _ARTEFACT = {
@@ -104,7 +97,6 @@ async def artefact_body(request: Request) -> bytes:
 
 @router.post(
     "/debates",
-    operation_id="submit_debate",
     status_code=201,
     response_model=DebateDocument,
     responses={
@@ -116,6 +108,7 @@ async def artefact_body(request: Request) -> bytes:
     },
     openapi_extra={"requestBody": _ARTEFACT},
 )
+@for_users(Scope.WRITE, "debate-invalid", "debate-exists")
 async def submit_debate(
     request: Request,
     user: CurrentUser,
@@ -138,7 +131,8 @@ async def submit_debate(
     return JSONResponse(shown, 201 if is_new else 200, headers=headers)
 
 
-@router.get("/debates", operation_id="list_debates")
+@router.get("/debates")
+@for_owner(Scope.READ)
 async def list_debates(
     user: CurrentUser,
     transaction: Transaction,
@@ -171,11 +165,11 @@ async def list_debates(
 
 @router.get(
     RUN,
-    operation_id="get_debate",
     response_model=DebateDocument,
     responses=describe_tagged(),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
+@for_owner(Scope.READ, "not-found")
 async def get_debate(
     request: Request, user: CurrentUser, debate_run_id: UUID, reading: Reading
 ) -> Response:
@@ -189,11 +183,11 @@ async def get_debate(
 
 @router.get(
     f"{RUN}/artefact",
-    operation_id="get_debate_artefact",
     response_class=Response,
     responses=describe_immutable(dict[str, Any], "The artefact"),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
+@for_owner(Scope.READ, "not-found")
 async def get_debate_artefact(
     request: Request,
     user: CurrentUser,
@@ -215,19 +209,11 @@ async def get_debate_artefact(
 # Additions to debates: events of open runs, and evaluations.
 
 
-HISTORY_DECLARED = {
-    "list_debate_events": for_owner(Scope.READ, "not-found"),
-    "append_debate_events": for_owner(
-        Scope.WRITE, "not-found", "precondition-failed", "debate-closed", "debate-invalid"
-    ),
-    "evaluate_debate": for_owner(Scope.WRITE, "not-found"),
-    "list_debate_evaluations": for_owner(Scope.READ, "not-found"),
-}
-history = resource_router("debates", HISTORY_DECLARED)
 Artefact = Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$", description="an earlier one")]
 
 
-@history.get(f"{RUN}/events", operation_id="list_debate_events", response_model=DebateEventPage)
+@router.get(f"{RUN}/events", response_model=DebateEventPage)
+@for_owner(Scope.READ, "not-found")
 async def list_debate_events(
     user: CurrentUser,
     debate_run_id: UUID,
@@ -252,11 +238,11 @@ async def list_debate_events(
     )
 
 
-@history.post(
+@router.post(
     f"{RUN}/events",
-    operation_id="append_debate_events",
     openapi_extra=describe_body(EventsRequest),
 )
+@for_owner(Scope.WRITE, "not-found", "precondition-failed", "debate-closed", "debate-invalid")
 async def append_debate_events(
     request: Request,
     user: CurrentUser,
@@ -278,11 +264,11 @@ async def append_debate_events(
     return debate_document(view)
 
 
-@history.post(
+@router.post(
     f"{RUN}/evaluations",
-    operation_id="evaluate_debate",
     openapi_extra=describe_body(EvaluationRequest),
 )
+@for_owner(Scope.WRITE, "not-found")
 async def evaluate_debate(
     request: Request,
     user: CurrentUser,
@@ -303,7 +289,8 @@ async def evaluate_debate(
     return Evaluations(evaluations=[evaluation_document(one) for one in found])
 
 
-@history.get(f"{RUN}/evaluations", operation_id="list_debate_evaluations")
+@router.get(f"{RUN}/evaluations")
+@for_owner(Scope.READ, "not-found")
 async def list_debate_evaluations(
     user: CurrentUser,
     debate_run_id: UUID,

@@ -15,12 +15,11 @@ from backend.api.http.access_policy import CurrentUser, for_owner, resource_rout
 from backend.api.http.openapi import describe_headers
 from backend.api.http.service import Service, get_service
 from backend.api.theatre_routes import theatre_document
-from backend.auth.principals import Scope as KeyScope
+from backend.auth.credentials import Scope as KeyScope
 from backend.services.runs.runs import theatre_events
 from backend.services.theatres import read_theatre
 
-DECLARED = {"watch_theatre": for_owner(KeyScope.READ, "not-found")}
-router = resource_router("events", DECLARED)
+router = resource_router("events")
 _STREAM = "text/event-stream"
 _LAST_EVENT_ID = {
     "name": "Last-Event-ID",
@@ -35,13 +34,13 @@ _HIGHEST = 2**31 - 1
 
 @router.get(
     "/theatres/{theatre_id}/events",
-    operation_id="watch_theatre",
     response_class=Response,
     responses={
         200: {"description": "Events", "content": {_STREAM: {"schema": {"type": "string"}}}}
     },
     openapi_extra=describe_headers(_LAST_EVENT_ID),
 )
+@for_owner(KeyScope.READ, "not-found")
 async def watch_theatre(request: Request, user: CurrentUser, theatre_id: UUID) -> Response:
     """Watch a theatre: state, progress, hitl, end. `Last-Event-ID` resumes."""
     service = get_service(request)

@@ -12,7 +12,6 @@ from fastapi import Path, Request
 from starlette.responses import FileResponse, Response
 
 from backend.api.http.access_policy import Reader, disclosed, public, resource_router
-from backend.api.http.admission import Admission
 from backend.api.http.conditional import (
     FRESH,
     IMMUTABLE,
@@ -40,32 +39,23 @@ from backend.api.http.pages import (
     parse_sequence,
     sequence_cursor_of,
 )
-from backend.api.http.service import get_service
-from backend.auth.principals import Principal, Scope
+from backend.api.http.service import Admission, get_service
+from backend.auth.credentials import Principal, Scope
 from backend.schemas.evidence import AuditPage, EpisodeDocument, EpisodePage, EpisodeRecord
 from backend.services import evidence
 from theatre.engine.bundle_check.verifier import verifier_source
 
-DECLARED = {
-    "list_audit_events": disclosed(Scope.READ, "not-found"),
-    "list_episodes": disclosed(Scope.READ, "not-found"),
-    "get_episode": disclosed(Scope.READ, "not-found"),
-    "get_evidence_bundle": disclosed(Scope.READ, "not-found", "range-not-satisfiable"),
-    "get_evidence_file": disclosed(Scope.READ, "not-found", "range-not-satisfiable"),
-    "get_replay": public("not-found", "range-not-satisfiable"),
-    "get_verifier": public(),
-}
-router = resource_router("evidence", DECLARED)
+router = resource_router("evidence")
 _KINDS = {".json": "application/json", ".jsonl": "application/x-ndjson", ".gz": "application/gzip"}
 
 
 @router.get(
     "/verify_bundle.py",
-    operation_id="get_verifier",
     response_class=Response,
     responses=describe_text_file("text/x-python", description="The program"),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
+@public()
 async def get_verifier(request: Request) -> Response:
     """Download the check of bundles as one file of plain Python, which needs nothing installed."""
     source, sha256 = _verifier()
@@ -85,10 +75,10 @@ def _verifier() -> tuple[bytes, str]:
 
 @router.get(
     "/theatres/{theatre_id}/audit-events",
-    operation_id="list_audit_events",
     response_model=AuditPage,
     responses={200: {"headers": DESCRIBED_BY}},
 )
+@disclosed(Scope.READ, "not-found")
 async def list_audit_events(
     reader: Reader,
     theatre_id: UUID,
@@ -115,7 +105,8 @@ async def list_audit_events(
     return page
 
 
-@router.get("/theatres/{theatre_id}/episodes", operation_id="list_episodes")
+@router.get("/theatres/{theatre_id}/episodes")
+@disclosed(Scope.READ, "not-found")
 async def list_episodes(
     reader: Reader,
     theatre_id: UUID,
@@ -144,7 +135,8 @@ async def list_episodes(
     )
 
 
-@router.get("/theatres/{theatre_id}/episodes/{episode_id}", operation_id="get_episode")
+@router.get("/theatres/{theatre_id}/episodes/{episode_id}")
+@disclosed(Scope.READ, "not-found")
 async def get_episode(
     reader: Reader,
     theatre_id: UUID,
@@ -160,11 +152,11 @@ async def get_episode(
 
 @router.get(
     "/theatres/{theatre_id}/evidence-bundle",
-    operation_id="get_evidence_bundle",
     response_class=Response,
     responses=describe_download("application/gzip", description="The sealed bundle"),
     openapi_extra=describe_headers(IF_NONE_MATCH, RANGE),
 )
+@disclosed(Scope.READ, "not-found", "range-not-satisfiable")
 async def get_evidence_bundle(
     request: Request, reader: Reader, theatre_id: UUID, _turn: Admission, transaction: Transaction
 ) -> Response:
@@ -180,11 +172,11 @@ async def get_evidence_bundle(
 
 @router.get(
     "/theatres/{theatre_id}/evidence-bundle/{path:path}",
-    operation_id="get_evidence_file",
     response_class=Response,
     responses=describe_download(*_KINDS.values(), "text/plain", description="The file"),
     openapi_extra=describe_headers(IF_NONE_MATCH, RANGE),
 )
+@disclosed(Scope.READ, "not-found", "range-not-satisfiable")
 async def get_evidence_file(
     request: Request,
     reader: Reader,
@@ -206,11 +198,11 @@ async def get_evidence_file(
 
 @router.get(
     "/theatres/{theatre_id}/replay",
-    operation_id="get_replay",
     response_class=Response,
     responses=describe_download("application/x-ndjson", description="Training records, one a line"),
     openapi_extra=describe_headers(IF_NONE_MATCH, RANGE),
 )
+@public("not-found", "range-not-satisfiable")
 async def get_replay(
     request: Request, theatre_id: UUID, _turn: Admission, transaction: Transaction
 ) -> Response:

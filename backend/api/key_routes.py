@@ -12,25 +12,19 @@ from backend.api.http.bodies import describe_body, json_body
 from backend.api.http.idempotency import Transaction
 from backend.api.http.pages import Cursor, Limit, Listing, Offset, cursor_of, parse_place
 from backend.api.http.service import get_service
-from backend.auth.principals import Scope
+from backend.auth.credentials import Scope
 from backend.errors import OutOfScopeError
 from backend.repositories.theatres import Place
 from backend.repositories.users import find_keys_page
 from backend.schemas.accounts import ApiKeyDocument, ApiKeyPage, KeyRequest, NewApiKey
 from backend.services import accounts
 
-DECLARED = {
-    # An answer that holds a secret is not kept.
-    "create_key": for_users(Scope.KEYS, idempotent=False),
-    "list_keys": for_owner(Scope.KEYS),
-    "revoke_key": for_owner(Scope.KEYS, "not-found"),
-}
-router = resource_router("keys", DECLARED)
+router = resource_router("keys")
 
 
-@router.post(
-    "/keys", operation_id="create_key", status_code=201, openapi_extra=describe_body(KeyRequest)
-)
+@router.post("/keys", status_code=201, openapi_extra=describe_body(KeyRequest))
+# An answer that holds a secret is not kept.
+@for_users(Scope.KEYS, idempotent=False)
 async def create_key(
     request: Request,
     user: CurrentUser,
@@ -51,7 +45,8 @@ async def create_key(
     return NewApiKey(key=made.key, **made.stored._asdict())
 
 
-@router.get("/keys", operation_id="list_keys")
+@router.get("/keys")
+@for_owner(Scope.KEYS)
 async def list_keys(
     user: CurrentUser,
     transaction: Transaction,
@@ -75,7 +70,8 @@ async def list_keys(
     )
 
 
-@router.delete("/keys/{key_id}", operation_id="revoke_key")
+@router.delete("/keys/{key_id}")
+@for_owner(Scope.KEYS, "not-found")
 async def revoke_key(
     request: Request, user: CurrentUser, key_id: UUID, transaction: Transaction
 ) -> ApiKeyDocument:

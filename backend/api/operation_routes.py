@@ -16,29 +16,30 @@ from backend.api.http.rate_limits import Rate
 from backend.api.http.service import get_service
 from backend.database.migrations import head_revision
 from backend.errors import NotReadyError
-from backend.schemas.operations import Alive, ClosedTo, Ready, ReadyDetails, VersionDocument
-from backend.schemas.problems import ProblemExplanation
+from backend.schemas.base import (
+    Alive,
+    ClosedTo,
+    ProblemExplanation,
+    Ready,
+    ReadyDetails,
+    VersionDocument,
+)
 from theatre.engine.errors import NotFoundError
 
-DECLARED = {
-    "alive": public(rate=Rate.UNLIMITED),
-    "ready": public("not-ready", rate=Rate.UNLIMITED),
-    "version": public(),
-    "metrics": public(rate=Rate.UNLIMITED),
-    "explain_problem": public("not-found"),
-}
-router = resource_router("operations", DECLARED)
+router = resource_router("operations")
 _PATIENCE_SECONDS = 0.5
 _STORE = "evidence-store"
 
 
-@router.get("/livez", operation_id="alive")
+@router.get("/livez")
+@public(rate=Rate.UNLIMITED)
 async def alive() -> Alive:
     """Tell that the process answers; nothing else is checked."""
     return Alive(status="alive")
 
 
-@router.get("/readyz", operation_id="ready")
+@router.get("/readyz")
+@public("not-ready", rate=Rate.UNLIMITED)
 async def ready(
     request: Request,
     *,
@@ -69,6 +70,7 @@ async def ready(
 
 
 @router.get("/version", operation_id="version")
+@public()
 async def show_version() -> VersionDocument:
     """Return the release and the revision of its database."""
     return VersionDocument(version=version("echelon-theatre"), migration=head_revision())
@@ -76,10 +78,10 @@ async def show_version() -> VersionDocument:
 
 @router.get(
     "/metrics",
-    operation_id="metrics",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
+@public(rate=Rate.UNLIMITED)
 async def metrics(request: Request) -> Response:
     """Return the measurements in Prometheus's text format."""
     service = get_service(request)
@@ -87,7 +89,8 @@ async def metrics(request: Request) -> Response:
     return Response(service.metrics.render(), media_type=CONTENT_TYPE)
 
 
-@router.get("/problems/{slug}", operation_id="explain_problem")
+@router.get("/problems/{slug}")
+@public("not-found")
 async def explain_problem(slug: str) -> ProblemExplanation:
     """Explain a kind of problem: the `type` of a problem document leads here."""
     kind = BY_SLUG.get(slug)

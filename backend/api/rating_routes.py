@@ -8,31 +8,20 @@ from uuid import UUID
 from fastapi import Depends, Path, Request
 
 from backend.api.http.access_policy import CurrentUser, for_users, resource_router
-from backend.api.http.admission import Admission
 from backend.api.http.bodies import describe_body, json_body
 from backend.api.http.idempotency import Transaction
 from backend.api.http.pages import NO_NUL
-from backend.api.http.service import get_service
-from backend.auth.principals import Scope
-from backend.schemas.ratings import RatedItem, Rating, Scale, Scores, ScoresTaken
+from backend.api.http.service import Admission, get_service
+from backend.auth.credentials import Scope
+from backend.schemas.evidence import RatedItem, Rating, Scale, Scores, ScoresTaken
 from backend.services import ratings
 from theatre.engine.replay import SubmittedScore
 
-DECLARED = {
-    "get_rating": for_users(Scope.SCORE, "not-found", "invalid-transition"),
-    "submit_scores": for_users(
-        Scope.SCORE,
-        "not-found",
-        "invalid-transition",
-        "identity-separation",
-        "duplicate-submission",
-        "human-score-refused",
-    ),
-}
-router = resource_router("ratings", DECLARED)
+router = resource_router("ratings")
 
 
-@router.get("/theatres/{theatre_id}/hitl", operation_id="get_rating")
+@router.get("/theatres/{theatre_id}/hitl")
+@for_users(Scope.SCORE, "not-found", "invalid-transition")
 async def get_rating(
     request: Request,
     user: CurrentUser,
@@ -54,8 +43,15 @@ async def get_rating(
 
 @router.post(
     "/theatres/{theatre_id}/hitl/{step_id}/scores",
-    operation_id="submit_scores",
     openapi_extra=describe_body(Scores),
+)
+@for_users(
+    Scope.SCORE,
+    "not-found",
+    "invalid-transition",
+    "identity-separation",
+    "duplicate-submission",
+    "human-score-refused",
 )
 async def submit_scores(
     request: Request,

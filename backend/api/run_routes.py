@@ -10,53 +10,28 @@ from starlette.responses import JSONResponse, Response
 
 from backend.api.event_routes import DeferredResponse, seconds_to_wait
 from backend.api.http.access_policy import CurrentUser, for_owner, resource_router
-from backend.api.http.admission import Admission
 from backend.api.http.conditional import WantedVersions
 from backend.api.http.idempotency import Transaction
 from backend.api.http.openapi import ETAG, LOCATION, PREFER, describe_headers, describe_links
-from backend.api.http.service import Service, get_service
+from backend.api.http.service import Admission, Service, get_service
 from backend.api.theatre_routes import (
     describe_optional_body,
     etag_of,
     optional_json_body,
     theatre_document,
 )
-from backend.auth.principals import Scope
+from backend.auth.credentials import Scope
 from backend.repositories.theatre_runs import UNFINISHED
 from backend.repositories.theatres import TheatreView
 from backend.schemas.theatres import RunRequest, TheatreDocument
 from backend.services.runs import runs
 
-DECLARED = {
-    "run_theatre": for_owner(
-        Scope.WRITE,
-        "not-found",
-        "state-conflict",
-        "precondition-failed",
-        "invalid-transition",
-        "execution-path-unavailable",
-        "programme-refused",
-        "dataset-unavailable",
-        "dataset-mismatch",
-    ),
-    "cancel_theatre": for_owner(
-        Scope.WRITE, "not-found", "state-conflict", "precondition-failed", "invalid-transition"
-    ),
-    "settle_theatre": for_owner(
-        Scope.WRITE,
-        "not-found",
-        "state-conflict",
-        "invalid-transition",
-        "execution-path-unavailable",
-    ),
-}
-router = resource_router("runs", DECLARED)
+router = resource_router("runs")
 _ACCEPTED = 202
 
 
 @router.post(
     "/theatres/{theatre_id}/run",
-    operation_id="run_theatre",
     status_code=_ACCEPTED,
     response_model=TheatreDocument,
     responses={
@@ -80,6 +55,17 @@ _ACCEPTED = 202
     },
     openapi_extra={**describe_optional_body(RunRequest), **describe_headers(PREFER)},
 )
+@for_owner(
+    Scope.WRITE,
+    "not-found",
+    "state-conflict",
+    "precondition-failed",
+    "invalid-transition",
+    "execution-path-unavailable",
+    "programme-refused",
+    "dataset-unavailable",
+    "dataset-mismatch",
+)
 async def run_theatre(
     request: Request,
     user: CurrentUser,
@@ -98,6 +84,7 @@ async def run_theatre(
         versions=versions,
         is_certificate_run=body.is_certificate_run,
         ground_truth_path=body.ground_truth_path,
+        answers_path=body.answers_path,
         resources=service.resources,
     )
     return _accept_run(request, service, view, user_id=user.user_id)
@@ -105,7 +92,6 @@ async def run_theatre(
 
 @router.post(
     "/theatres/{theatre_id}/cancel",
-    operation_id="cancel_theatre",
     status_code=_ACCEPTED,
     response_model=TheatreDocument,
     responses={
@@ -118,6 +104,7 @@ async def run_theatre(
     },
     openapi_extra=describe_headers(PREFER),
 )
+@for_owner(Scope.WRITE, "not-found", "state-conflict", "precondition-failed", "invalid-transition")
 async def cancel_theatre(
     request: Request,
     user: CurrentUser,
@@ -140,8 +127,14 @@ async def cancel_theatre(
 
 @router.post(
     "/theatres/{theatre_id}/settle",
-    operation_id="settle_theatre",
     response_model=TheatreDocument,
+)
+@for_owner(
+    Scope.WRITE,
+    "not-found",
+    "state-conflict",
+    "invalid-transition",
+    "execution-path-unavailable",
 )
 async def settle_theatre(
     user: CurrentUser, theatre_id: UUID, transaction: Transaction

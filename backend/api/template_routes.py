@@ -26,7 +26,7 @@ from backend.api.http.pages import (
 from backend.api.http.service import get_service
 from backend.repositories.template_views import find_templates, template_of
 from backend.repositories.theatres import Place
-from backend.schemas.templates import (
+from backend.schemas.theatres import (
     AvailableTemplateDocument,
     ListedTemplate,
     TemplatePage,
@@ -37,12 +37,12 @@ from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import resource_root
 from theatre.engine.template_validator.validator import TEMPLATE_SCHEMAS
 
-DECLARED = {"list_templates": public(), "get_template": public("not-found")}
-router = resource_router("templates", DECLARED)
+router = resource_router("templates")
 _LISTING = Listing("templates", keys=SHA256)
 
 
-@router.get("/templates", operation_id="list_templates")
+@router.get("/templates")
+@public()
 async def list_templates(
     request: Request,
     response: Response,
@@ -76,11 +76,11 @@ async def list_templates(
 
 @router.get(
     "/templates/{template_id}",
-    operation_id="get_template",
     response_model=WholeTemplateDocument,
     responses=describe_tagged(),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
+@public("not-found")
 async def get_template(
     request: Request,
     template_id: Annotated[str, Path(max_length=1000, pattern=NO_NUL)],

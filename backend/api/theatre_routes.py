@@ -18,7 +18,6 @@ from backend.api.http.access_policy import (
     public,
     resource_router,
 )
-from backend.api.http.admission import Admission
 from backend.api.http.bodies import (
     JSON,
     Document,
@@ -49,8 +48,8 @@ from backend.api.http.pages import (
     parse_place,
 )
 from backend.api.http.problems import violations_of
-from backend.api.http.service import get_service
-from backend.auth.principals import Scope
+from backend.api.http.service import Admission, get_service
+from backend.auth.credentials import Scope
 from backend.errors import RequestInvalidError
 from backend.repositories.theatres import Place, TheatreFilter, TheatreView, find_receipt
 from backend.schemas.theatres import (
@@ -209,36 +208,11 @@ def _eta_seconds(view: TheatreView, now: datetime) -> float | None:
     return round(max(0.0, pace * (view.total_episodes - view.progress)), 1)
 
 
-DECLARED = {
-    "create_theatre": for_users(
-        Scope.WRITE,
-        "template-invalid",
-        "construct-unknown",
-        "endpoint-not-allowed",
-        "isolation-unavailable",
-        "address-not-allowed",
-    ),
-    "list_theatres": for_owner(Scope.READ),
-    "get_theatre": for_owner(Scope.READ, "not-found"),
-    "commit_theatre": for_owner(
-        Scope.WRITE,
-        "not-found",
-        "state-conflict",
-        "precondition-failed",
-        "invalid-transition",
-        "template-invalid",
-        "dataset-unavailable",
-        "dataset-mismatch",
-        "commitment-refused",
-    ),
-    "get_commitment": public("not-found"),
-}
-router = resource_router("theatres", DECLARED)
+router = resource_router("theatres")
 
 
 @router.post(
     "/theatres",
-    operation_id="create_theatre",
     status_code=201,
     response_model=CreatedTheatre,
     responses={
@@ -249,6 +223,14 @@ router = resource_router("theatres", DECLARED)
         },
     },
     openapi_extra=describe_template_body(),
+)
+@for_users(
+    Scope.WRITE,
+    "template-invalid",
+    "construct-unknown",
+    "endpoint-not-allowed",
+    "isolation-unavailable",
+    "address-not-allowed",
 )
 async def create_theatre(
     request: Request,
@@ -273,7 +255,8 @@ async def create_theatre(
     return JSONResponse(shown, 201, headers=location)
 
 
-@router.get("/theatres", operation_id="list_theatres")
+@router.get("/theatres")
+@for_owner(Scope.READ)
 async def list_theatres(
     request: Request,
     user: CurrentUser,
@@ -309,11 +292,11 @@ async def list_theatres(
 
 @router.get(
     "/theatres/{theatre_id}",
-    operation_id="get_theatre",
     response_model=WholeTheatre,
     responses=describe_tagged(),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
+@for_owner(Scope.READ, "not-found")
 async def get_theatre(
     request: Request, user: CurrentUser, theatre_id: UUID, reading: Reading
 ) -> Response:
@@ -332,9 +315,19 @@ async def get_theatre(
 
 @router.post(
     "/theatres/{theatre_id}/commit",
-    operation_id="commit_theatre",
     responses={200: {"links": describe_links("get_commitment", "run_theatre")}},
     openapi_extra=describe_optional_body(CommitRequest),
+)
+@for_owner(
+    Scope.WRITE,
+    "not-found",
+    "state-conflict",
+    "precondition-failed",
+    "invalid-transition",
+    "template-invalid",
+    "dataset-unavailable",
+    "dataset-mismatch",
+    "commitment-refused",
 )
 async def commit_theatre(
     request: Request,
@@ -361,11 +354,11 @@ async def commit_theatre(
 
 @router.get(
     "/theatres/{theatre_id}/commitment",
-    operation_id="get_commitment",
     response_class=Response,
     responses=describe_immutable(Commitment | HashedCommitment, "The receipt, or the hashed bytes"),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
+@public("not-found")
 async def get_commitment(
     request: Request, theatre_id: UUID, transaction: Transaction, form: Format = None
 ) -> Response:

@@ -18,7 +18,6 @@ from backend.api.http.access_policy import (
     public,
     resource_router,
 )
-from backend.api.http.admission import Admission
 from backend.api.http.bodies import JSON, describe_body, json_body
 from backend.api.http.conditional import FRESH, answer_not_modified, repr_digest
 from backend.api.http.idempotency import Reading, Transaction
@@ -39,8 +38,8 @@ from backend.api.http.pages import (
     cursor_of,
     parse_place,
 )
-from backend.api.http.service import get_service
-from backend.auth.principals import Scope
+from backend.api.http.service import Admission, get_service
+from backend.auth.credentials import Scope
 from backend.repositories.theatres import Place
 from backend.schemas.verifications import (
     ReplayProgress,
@@ -51,23 +50,7 @@ from backend.schemas.verifications import (
 )
 from backend.services.verifications import verifications
 
-DECLARED = {
-    "run_verification": for_users(
-        Scope.WRITE,
-        "construct-unknown",
-        "endpoint-not-allowed",
-        "address-not-allowed",
-        "template-invalid",
-        "dataset-unavailable",
-    ),
-    "get_verification_status": for_owner(Scope.READ, "not-found"),
-    "cancel_verification": for_owner(
-        Scope.WRITE, "not-found", "state-conflict", "invalid-transition"
-    ),
-    "get_verification_result": for_owner(Scope.READ, "not-found", "invalid-transition"),
-    "list_verification_certificates": public(),
-}
-router = resource_router("verification", DECLARED)
+router = resource_router("verification")
 _request_body = json_body(VerificationRequest)
 
 
@@ -92,11 +75,18 @@ _GOES_ON = {
 
 @router.post(
     "/verification/run",
-    operation_id="run_verification",
     status_code=202,
     response_model=VerificationStatus,
     responses={202: {"headers": JOB_LOCATION, "links": _GOES_ON}},
     openapi_extra=describe_body(VerificationRequest),
+)
+@for_users(
+    Scope.WRITE,
+    "construct-unknown",
+    "endpoint-not-allowed",
+    "address-not-allowed",
+    "template-invalid",
+    "dataset-unavailable",
 )
 async def run_verification(
     request: Request,
@@ -118,7 +108,8 @@ async def run_verification(
     return JSONResponse(_status(verified).model_dump(mode="json"), 202, headers=headers)
 
 
-@router.get(_JOB, operation_id="get_verification_status")
+@router.get(_JOB)
+@for_owner(Scope.READ, "not-found")
 async def get_verification_status(
     user: CurrentUser, job_id: UUID, reading: Reading
 ) -> VerificationStatus:
@@ -128,7 +119,8 @@ async def get_verification_status(
     )
 
 
-@router.post("/verification/cancel/{job_id}", operation_id="cancel_verification", status_code=202)
+@router.post("/verification/cancel/{job_id}", status_code=202)
+@for_owner(Scope.WRITE, "not-found", "state-conflict", "invalid-transition")
 async def cancel_verification(
     request: Request, user: CurrentUser, job_id: UUID, transaction: Transaction
 ) -> VerificationStatus:
@@ -146,7 +138,6 @@ async def cancel_verification(
 
 @router.get(
     "/verification/result/{job_id}",
-    operation_id="get_verification_result",
     response_class=Response,
     responses={
         200: {
@@ -158,6 +149,7 @@ async def cancel_verification(
     },
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
+@for_owner(Scope.READ, "not-found", "invalid-transition")
 async def get_verification_result(
     request: Request, user: CurrentUser, job_id: UUID, _turn: Admission, transaction: Transaction
 ) -> Response:
@@ -177,9 +169,9 @@ async def get_verification_result(
 
 @router.get(
     "/verification/certificates",
-    operation_id="list_verification_certificates",
     response_model=VerificationPage,
 )
+@public()
 async def list_verification_certificates(
     request: Request,
     reading: Reading,

@@ -1,4 +1,7 @@
-"""Keys for tools: 256 random bits, shown once. The database keeps their SHA-256."""
+"""Credentials and whom they stand for: keys for tools, passwords, principals.
+
+Keys are 256 random bits, shown once. The database keeps their SHA-256.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import asyncio
 import hashlib
 import re
 import secrets
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 
 from argon2 import PasswordHasher
@@ -68,3 +73,31 @@ class Passwords:
 def _dummy_hash() -> str:
     """Return a hash with the parameters of all others; making one takes as long as a log-in."""
     return PasswordHasher().hash("nobody's")
+
+
+# Who sends a request, and what they may do.
+
+
+class Scope(StrEnum):
+    """What a key for tools may do; a token of a user may do all of it."""
+
+    READ = "read"
+    """Read what its owner may read."""
+    WRITE = "write"
+    """Create, commit, run and cancel theatres, and upload datasets."""
+    SCORE = "hitl:score"
+    """Submit human scores."""
+    KEYS = "keys"
+    """Make, list and revoke keys."""
+
+
+EVERY_SCOPE = frozenset(Scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """A user, by a token or a key of theirs."""
+
+    user_id: str
+    username: str
+    scopes: frozenset[Scope]

@@ -13,8 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from backend.database import migrations
 from backend.database.embedded import EmbeddedServer
 from backend.database.migrations import open_database
-from backend.database.roles import OWNER
-from backend.database.sessions import application_engine, operator_engine
+from backend.database.sessions import OWNER, application_engine, operator_engine
 from backend.errors import BackendError, SettingsError
 from backend.repositories.users import find_user_by_name
 from backend.settings import Settings

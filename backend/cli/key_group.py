@@ -9,7 +9,7 @@ from uuid import UUID
 import click
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.auth.principals import Scope
+from backend.auth.credentials import Scope
 from backend.cli.database_work import require_user_id, run_in_database
 from backend.repositories.users import StoredKey, find_keys
 from backend.runtime import now

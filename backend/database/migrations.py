@@ -17,8 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from backend.database.embedded import EmbeddedServer
-from backend.database.roles import OWNER
-from backend.database.sessions import owner_engine
+from backend.database.sessions import OWNER, owner_engine
 from backend.errors import MigrationError
 from backend.settings import Settings
 from theatre.engine.schema_registry import resource_root

@@ -6,6 +6,7 @@ verification, of the reading of its ground truth: a job that none of them names 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -111,3 +112,102 @@ async def _defer(
         "at": at,
     }
     return int((await connection.execute(_DEFER, values)).scalar_one())
+
+
+# What lost its worker is queued again.
+
+
+def _lost(table: str, *, job: str, state: str, going: str) -> str:
+    """Return the query that finds, and locks, the rows of `table` that no worker carries.
+
+    A row is held by the `job` that it names where that is being done by a worker whose heart
+    beats, and may wait, `queued`, for one that is to be done; one that is `going` may not. A job
+    that has just been taken up by such a worker counts as being done. Anything else is lost.
+    """
+    return "\n".join(
+        (
+            f"SELECT {table}.id",
+            f"FROM {table}",
+            f"LEFT JOIN procrastinate_jobs AS jobs ON jobs.id = {table}.{job}",
+            "LEFT JOIN procrastinate_workers AS workers ON workers.id = jobs.worker_id",
+            "    AND workers.last_heartbeat > now() - make_interval(secs => :lease_seconds)",
+            f"WHERE {state} IN ('queued', '{going}')",
+            "    AND NOT (jobs.status IS NOT DISTINCT FROM 'doing' AND workers.id IS NOT NULL)",
+            f"    AND NOT (jobs.status IS NOT DISTINCT FROM 'todo' AND {state} = 'queued')",
+            f"FOR NO KEY UPDATE OF {table} SKIP LOCKED",
+        )
+    )
+
+
+_LOST = text(_lost("theatres", job="run_job_id", state="run_status", going="running"))
+_LOST_INGESTIONS = text(_lost("verifications", job="job_id", state="phase", going="ingesting"))
+_TAKE_OFF = text("""
+    UPDATE theatres SET run_epoch = run_epoch + 1,
+        lost_workers = lost_workers + (run_status = 'running')::int
+    WHERE id = :theatre_id
+    RETURNING CASE WHEN lost_workers > 1
+        THEN now() + random() * (lost_workers - 1) * make_interval(secs => :lease_seconds / 2)
+    END
+""")
+_COUNT_LOST = text("""
+    UPDATE verifications SET lost_workers = lost_workers + (phase = 'ingesting')::int
+    WHERE id = :verification_id
+""")
+_DROP_WORKERS = text("""
+    DELETE FROM procrastinate_workers
+    WHERE last_heartbeat < now() - make_interval(secs => :lease_seconds)
+""")
+_RETRY = text("""
+    UPDATE procrastinate_jobs SET status = 'todo'
+    WHERE status = 'doing' AND task_name = :task AND worker_id IS NULL
+""")
+_DROP_JOBS = text("""
+    DELETE FROM procrastinate_jobs AS jobs
+    WHERE jobs.status <> 'todo' AND jobs.worker_id IS NULL
+        AND NOT EXISTS (
+            SELECT FROM theatres WHERE run_job_id = jobs.id AND run_status IN ('queued', 'running')
+        )
+        AND NOT EXISTS (
+            SELECT FROM verifications
+            WHERE job_id = jobs.id AND phase IN ('queued', 'ingesting')
+        )
+""")
+
+
+async def rescue_lost_runs(connection: AsyncConnection, *, lease_seconds: float) -> Sequence[str]:
+    """Queue anew every run whose worker has not been heard of for the lease; return the theatres.
+
+    Their epoch rises: a worker that was only paused can write nothing more. Each has a new job;
+    the worker of the old one cannot end this one. From the second loss in a row on it waits for a
+    random time: what kills workers from outside has time to pass.
+    """
+    found = await connection.execute(_LOST, {"lease_seconds": lease_seconds})
+    lost = [str(theatre_id) for theatre_id in found.scalars()]
+    for theatre_id in lost:
+        values = {"theatre_id": theatre_id, "lease_seconds": lease_seconds}
+        at = (await connection.execute(_TAKE_OFF, values)).scalar_one()
+        await queue_run(connection, theatre_id, at=at)
+    return lost
+
+
+async def rescue_lost_ingestions(
+    connection: AsyncConnection, *, lease_seconds: float
+) -> Sequence[str]:
+    """Queue anew every reading of ground truth whose worker is lost; return the verifications.
+
+    The new job fences: what the old one holds is no longer its own.
+    """
+    found = await connection.execute(_LOST_INGESTIONS, {"lease_seconds": lease_seconds})
+    lost = [str(verification_id) for verification_id in found.scalars()]
+    for verification_id in lost:
+        await connection.execute(_COUNT_LOST, {"verification_id": verification_id})
+        await queue_ingestion(connection, verification_id)
+    return lost
+
+
+async def drop_leftovers(connection: AsyncConnection, *, lease_seconds: float) -> None:
+    """Delete workers that were not heard of for the lease, and the jobs that they left over."""
+    # Their jobs lose them, by the foreign key.
+    await connection.execute(_DROP_WORKERS, {"lease_seconds": lease_seconds})
+    await connection.execute(_RETRY, {"task": END_WAITING})
+    await connection.execute(_DROP_JOBS)

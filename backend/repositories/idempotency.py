@@ -34,13 +34,15 @@ async def find_referenced_datasets(connection: AsyncConnection) -> frozenset[str
 
 
 # What drafts name as well as what was committed (a template comes with a theatre, and stays), and
-# what a rehearsal ran on.
+# what a rehearsal ran on or was answered with.
 _NAMED = select(
     text("""
         SELECT DISTINCT value AS sha256
         FROM theatre_templates, jsonb_each_text(template_json -> 'dataset_hashes')
         UNION
         SELECT rehearsal_sha256 FROM theatres WHERE rehearsal_sha256 IS NOT NULL
+        UNION
+        SELECT answers_sha256 FROM theatres WHERE answers_sha256 IS NOT NULL
     """)
     .columns(column("sha256", String))
     .subquery("named")

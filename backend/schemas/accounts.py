@@ -1,4 +1,4 @@
-"""Users, tokens, keys."""
+"""Users, their tokens and keys, and the construct ids that they claim."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from backend.auth.principals import Scope
+from backend.auth.credentials import Scope
 from backend.schemas.base import RequestDocument, ResponseDocument, WholeNumber
 
 
@@ -78,6 +78,40 @@ class ApiKeyPage(ResponseDocument):
     """Some keys of a user, the newest first."""
 
     keys: list[ApiKeyDocument]
+    total: int
+    limit: int
+    offset: int
+    next_cursor: str | None
+
+
+# Construct ids that users claim.
+
+
+class ConstructRequest(RequestDocument):
+    """A construct id that is claimed."""
+
+    construct_id: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f]+$")]
+    author: (
+        Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")] | None
+    ) = None
+
+
+class ConstructDocument(ResponseDocument):
+    """A construct id that a user claims; runs count from when it is confirmed."""
+
+    construct_id: str
+    author: str | None
+    created_at: datetime
+    confirmed_at: datetime | None
+    lapses_at: datetime | None = Field(
+        description="when any user may claim it; null once it is confirmed"
+    )
+
+
+class ConstructPage(ResponseDocument):
+    """Some construct ids that a user claims, the newest first."""
+
+    constructs: list[ConstructDocument]
     total: int
     limit: int
     offset: int

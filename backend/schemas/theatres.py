@@ -1,4 +1,7 @@
-"""Theatres: what is sent to make, commit and run one, and how one looks."""
+"""Theatres: what is sent to make, commit and run one, and how one looks.
+
+And what they are made of: templates, uploaded ground truth.
+"""
 
 from __future__ import annotations
 
@@ -82,9 +85,23 @@ class RunRequest(RequestDocument):
         | None
     ) = None
 
-    @field_validator("ground_truth_path")
+    answers_path: (
+        Annotated[
+            str,
+            Field(
+                pattern=r"^dataset:[0-9a-f]{64}$",
+                description="of a rehearsal: what answers instead of every construct, `dataset:` "
+                "and the SHA-256 of an upload; a line has an `episode_id` and members of an answer "
+                "envelope, and a `construct_id` where it is the answer of that construct alone",
+            ),
+        ]
+        | None
+    ) = None
+
+    @field_validator("ground_truth_path", "answers_path")
     @classmethod
     def _only_rehearsed(cls, path: str | None, info: ValidationInfo) -> str | None:
+        # Where `is_certificate_run` itself is refused, it is not in `info.data`.
         if path is not None and info.data.get("is_certificate_run", True):
             raise ValueError(
                 "expected none for a run that may certify: it runs on what it committed"
@@ -193,3 +210,70 @@ class DryRun(ResponseDocument):
     commitment_hash: str = Field(description="what a commitment of it will come to")
     content_hash: str = Field(description="what an operator lists in `[accepted_templates]`")
     warnings: list[WarningDocument]
+
+
+# Templates.
+
+
+class TemplateDocument(ResponseDocument):
+    """A template in a list. One id may stand for several; `sha256` for exactly one."""
+
+    id: str
+    sha256: str
+    template_family: str
+    execution_path: str | None
+    display_name: str
+    description: str | None
+    schema_version: str
+    created_at: datetime
+    content_hash: str = Field(description="of all of it but version pins and data hashes")
+
+
+class ListedTemplate(TemplateDocument):
+    """A committed template, and whether it is accepted now."""
+
+    accepted: bool = Field(description="by the operator: runs on it count")
+
+
+class WholeTemplateDocument(TemplateDocument):
+    """A template with its body and the schema that it keeps to."""
+
+    template_json: dict[str, Any]
+    json_schema: dict[str, Any] = Field(description="the frozen schema of its `schema_version`")
+
+
+class AvailableTemplateDocument(ResponseDocument):
+    """A template that ships with this release, or that the operator accepts."""
+
+    name: str
+    content_hash: str = Field(description="of all of it but version pins and data hashes")
+    sha256: str | None = Field(description="of the canonical template, where it ships")
+    template_family: str | None
+    display_name: str | None
+    ships: bool
+    accepted: bool
+
+
+class TemplatePage(ResponseDocument):
+    """Some committed templates, the newest first, and all that ship or are accepted."""
+
+    available: list[AvailableTemplateDocument]
+
+    templates: list[ListedTemplate]
+    total: int
+    limit: int
+    offset: int
+    next_cursor: str | None
+
+
+# Uploaded ground truth.
+
+
+class DatasetDocument(ResponseDocument):
+    """An upload of a user."""
+
+    sha256: str
+    name: str = Field(description="what a template writes for its path")
+    size_bytes: int
+    lines_total: int
+    created_at: datetime

@@ -8,8 +8,15 @@ from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.auth.credentials import Passwords, hash_key, is_api_key, new_api_key
-from backend.auth.principals import EVERY_SCOPE, Principal, Scope
+from backend.auth.credentials import (
+    EVERY_SCOPE,
+    Passwords,
+    Principal,
+    Scope,
+    hash_key,
+    is_api_key,
+    new_api_key,
+)
 from backend.auth.tokens import Tokens
 from backend.errors import AlreadyRegisteredError, UnauthenticatedError
 from backend.identifiers import new_id

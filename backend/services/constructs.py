@@ -40,8 +40,15 @@ from theatre.oracles.construct_registry import (
     program_of,
 )
 from theatre.oracles.dataset_copies import refuse_dataset_copies
-from theatre.oracles.endpoints import REGISTERED, Endpoint, Places, ReachableAdapter, endpoints
-from theatre.oracles.environment import environment_for, isolation_for
+from theatre.oracles.endpoints import (
+    REGISTERED,
+    Endpoint,
+    Places,
+    ReachableAdapter,
+    endpoints,
+    environment_for,
+    isolation_for,
+)
 from theatre.oracles.errors import (
     ConstructUnreachableError,
     IsolationUnavailableError,
@@ -51,8 +58,7 @@ from theatre.oracles.errors import (
 from theatre.oracles.http import http_adapter_for
 from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
-from theatre.oracles.outbound_connector import resolve_addresses
-from theatre.oracles.outbound_policy import OutboundPolicy
+from theatre.oracles.outbound_policy import OutboundPolicy, resolve_addresses
 from theatre.oracles.served import served_adapter_for
 from theatre.oracles.wire_forms import ENVELOPES, PLAIN_PIN, WireForm
 from theatre.verification.version_probe import PLAIN_ORACLE

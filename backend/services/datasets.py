@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.evidence_store import ObjectKind
-from backend.repositories.datasets import StoredDataset, find_upload, insert_upload
+from backend.repositories.theatres import StoredDataset, find_upload, insert_upload
 from backend.services.resources import TheatreResources
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, parse_object
 from theatre.engine.errors import DatasetError, NotFoundError, ParseError

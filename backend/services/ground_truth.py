@@ -7,18 +7,21 @@ there, on whatever machine: whatever becomes of a root, the committed bytes stay
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from backend.errors import EvidenceDamagedError
 from backend.evidence_store import EvidenceStore, ObjectKind
-from theatre.engine.errors import DatasetError, DatasetMismatchError
+from theatre.engine.errors import DatasetError, DatasetMismatchError, ParseError
 from theatre.engine.schema_registry import Quoted, phrase
 from theatre.files.datasets import DatasetFile, DatasetRoots
+from theatre.oracles.in_process import CannedAnswers, read_canned_answers
 
 UPLOADED = "dataset:"
+MAX_ANSWERS_BYTES = 8 * 1024 * 1024
+"""Of canned answers: all of them are in memory as long as their rehearsal runs."""
 
 
 class GroundTruth:
@@ -95,6 +98,20 @@ class GroundTruth:
         finally:
             dataset.close()
 
+    def canned_answers(self, sha256: str) -> CannedAnswers:
+        """Read an upload as the answers of a rehearsal. Blocks.
+
+        DatasetError for what is none, which is never repeated, and for too much of it.
+        """
+        dataset = self.open(f"{UPLOADED}{sha256}", sha256=sha256)
+        try:
+            return read_canned_answers(_as_far_as_allowed(dataset.lines()))
+        except ParseError as error:
+            # The same message, which knows which parts of it are the user's.
+            raise DatasetError(*error.args) from None
+        finally:
+            dataset.close()
+
     def _require_upload(self, path: str, sha256: str, uploads: Collection[str]) -> None:
         named = path.removeprefix(UPLOADED)
         if named not in uploads:
@@ -143,6 +160,15 @@ class RehearsalData:
     def open(self, path: str, *, sha256: str) -> DatasetFile:
         """Open a copy; errors as `GroundTruth.open`."""
         return self.data.open(path, sha256=self.sha256 if path == self.replaced else sha256)
+
+
+def _as_far_as_allowed(lines: Iterable[bytes]) -> Iterator[bytes]:
+    left = MAX_ANSWERS_BYTES
+    for line in lines:
+        left -= len(line)
+        if left < 0:
+            raise DatasetError(f"expected at most {MAX_ANSWERS_BYTES} bytes of answers, got more")
+        yield line
 
 
 def _not_in_a_root(path: str) -> DatasetError:

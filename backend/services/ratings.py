@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.auth.principals import Principal
+from backend.auth.credentials import Principal
 from backend.jobs.queue import queue_run
-from backend.repositories.human_scores import copy_scores
 from backend.repositories.theatre_runs import (
     StoredTheatre,
     change_run,
+    copy_scores,
     find_stored_theatre,
     lock_scores,
     lock_waiting,

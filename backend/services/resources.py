@@ -22,9 +22,7 @@ from theatre.engine.schema_registry import SchemaRegistry, resource_root
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
 from theatre.oracles.construct_registry import ConstructRegistry, read_accepted_templates
 from theatre.oracles.outbound_policy import OutboundPolicy
-from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_computations, load_episode_runners, load_scorers
 
 GITHUB_TOKEN = "GITHUB_TOKEN"  # noqa: S105 - the name of the variable
 """The token comes from the environment of the worker process alone."""

@@ -15,7 +15,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.errors import PreconditionFailedError
 from backend.identifiers import new_id
-from backend.repositories.datasets import find_uploads
 from backend.repositories.evidence_views import find_details, find_journal_lines, find_resolution
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.template_views import find_template_bytes
@@ -33,6 +32,7 @@ from backend.repositories.theatres import (
     count_theatres,
     find_theatre_view,
     find_theatre_views,
+    find_uploads,
     insert_draft,
     store_receipt,
 )
@@ -56,7 +56,7 @@ from theatre.engine.templates import ProductTheatreTemplate, view_template
 from theatre.engine.theatre import OVERDUE, Theatre
 from theatre.files.datasets import verify_datasets
 from theatre.oracles.endpoints import endpoints
-from theatre.scorers.registration import scorers_in_use
+from theatre.scorers import scorers_in_use
 
 # Ground truth is read between two statements of a commitment.
 _READ_AT_LEISURE = text("SET LOCAL idle_in_transaction_session_timeout = 0")

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 
 from backend.database.embedded import EmbeddedServer
-from backend.database.roles import OWNER
+from backend.database.sessions import OWNER
 from backend.errors import EmbeddedServerError
 
 

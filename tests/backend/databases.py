@@ -22,8 +22,7 @@ from backend.database import migrations
 from backend.database.embedded import EmbeddedServer
 from backend.database.embedded.cluster import SUPERUSER, Cluster, hold_lock, is_held
 from backend.database.embedded.programs import service_account
-from backend.database.roles import APPLICATION, OWNER
-from backend.database.sessions import application_engine
+from backend.database.sessions import APPLICATION, OWNER, application_engine
 from theatre.engine.canonical_json import canonical_bytes, sha256_hex
 
 TEMPLATE = "migrated"

@@ -14,11 +14,9 @@ from backend.api.http.access_policy import CurrentUser, for_users, public, resou
 from backend.api.http.bodies import json_body
 from backend.api.http.idempotency import Transaction
 from backend.api.http.service import get_service
-from backend.auth.principals import Scope
+from backend.auth.credentials import Scope
 from backend.database.models import RegisteredConstruct
 from backend.schemas.base import RequestDocument, ResponseDocument
-
-DECLARED = {"fault": public(), "claim_construct": for_users(Scope.WRITE)}
 
 
 @dataclass(slots=True)
@@ -30,7 +28,7 @@ class Faults:
 
 
 faults = Faults()
-router = resource_router("faults", DECLARED)
+router = resource_router("faults")
 
 
 class Claim(RequestDocument):
@@ -42,13 +40,15 @@ class Claimed(ResponseDocument):
     chance: str
 
 
-@router.get("/fault", operation_id="fault")
+@router.get("/fault")
+@public()
 async def fault() -> None:
     assert faults.error is not None
     raise faults.error
 
 
-@router.post("/claims", operation_id="claim_construct", status_code=201)
+@router.post("/claims", status_code=201)
+@for_users(Scope.WRITE)
 async def claim_construct(
     request: Request,
     response: Response,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from backend.database.roles import APPLICATION
+from backend.database.sessions import APPLICATION
 from backend.jobs.announcements import ChangeListener
 from tests.backend.databases import A_TEMPLATE, A_USER, Database
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from psycopg import errors
 
-from backend.database.roles import APPLICATION, OWNER
+from backend.database.sessions import APPLICATION, OWNER
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import PASSWORD, served, settings_for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backend.database.roles import OWNER
+from backend.database.sessions import OWNER
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import served, settings_for

@@ -88,14 +88,17 @@ def assert_refused(company: Company, path: str, edit: str) -> None:
         assert company.ada.get(f"{path}/{name}").status == 404
 
 
-def test_a_run_whose_rows_were_changed_is_never_certified(company: Company) -> None:
-    """Half of them change while the run goes on, half after its worker was killed."""
-    worker = company.pool.start()
+def assert_nothing_is_certified(company: Company) -> None:
+    assert company.database.rows("SELECT id FROM theatre_certificates") == []
+    assert list((company.home / "evidence").rglob("certificate.json")) == []
+
+
+def test_a_run_whose_rows_are_changed_is_never_certified(company: Company) -> None:
+    company.pool.start()
     going_on = dict(zip(company.ask_for_runs(len(EDITS)), EDITS, strict=True))
     company.await_recorded(3 * len(EDITS))
     for path, edit in going_on.items():
         Rows(company.database, id_of(path)).edit(edit)
-    left_out = [edit for edit in EDITS if edit == "missing"]
 
     def all_have_ended() -> bool:
         company.stage.let_through()
@@ -103,12 +106,16 @@ def test_a_run_whose_rows_were_changed_is_never_certified(company: Company) -> N
             "SELECT count(*) FROM theatres WHERE run_status = 'failed'"
         ) == [{"count": len(going_on)}]
 
-    until(all_have_ended, "the end of the first half")
+    until(all_have_ended, "the end of all runs")
     for path, edit in going_on.items():
         assert_refused(company, path, edit)
+    assert_nothing_is_certified(company)
 
+
+def test_a_killed_run_whose_rows_are_changed_is_never_certified(company: Company) -> None:
+    worker = company.pool.start()
     killed = dict(zip(company.ask_for_runs(len(EDITS)), EDITS, strict=True))
-    company.await_recorded(6 * len(EDITS) + len(EDITS) - len(left_out))
+    company.await_recorded(3 * len(EDITS))
     company.pool.kill(worker)
     company.await_death_of(worker)
     calls = len(company.stage.calls)
@@ -116,13 +123,12 @@ def test_a_run_whose_rows_were_changed_is_never_certified(company: Company) -> N
         Rows(company.database, id_of(path)).edit(edit)
     company.pool.miss()
     company.pool.start()
-    company.await_ended(len(going_on) + len(killed))
+    company.await_ended(len(killed))
     for path, edit in killed.items():
         assert_refused(company, path, edit)
     # Refused before anybody was called again.
     assert len(company.stage.calls) == calls
-    assert company.database.rows("SELECT id FROM theatre_certificates") == []
-    assert list((company.home / "evidence").rglob("certificate.json")) == []
+    assert_nothing_is_certified(company)
 
 
 def test_a_refused_draft_is_kept_for_the_operator_and_shown_to_nobody(company: Company) -> None:

@@ -22,7 +22,8 @@ from theatre.engine.canonical_json import canonical_bytes, sha256_hex
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=31)
 LATELY = NOW - timedelta(days=29)
-NAMED, UNUSED, FRESH = (digit * 64 for digit in "abc")
+NAMED, UNUSED, FRESH, ANSWERS = (digit * 64 for digit in "abcf")
+THEATRE_ID = "018f0000-0000-7000-8000-00000000000a"
 
 
 def names_in(folder: Path) -> set[str]:
@@ -43,19 +44,26 @@ def cleaned(database: Database, store: Path) -> CleanUpReport:
 
 @pytest.fixture
 def used(database: Database) -> Database:
-    """A database with a user and a template that names a dataset."""
+    """A database with a user, a template that names a dataset, and a rehearsal that was canned."""
     document = {"theatre_id": "a_template_v1", "dataset_hashes": {"truth": NAMED}}
     raw = canonical_bytes(document)
     database.add("users", A_USER)
     template = {"sha256": sha256_hex(raw), "template_json": json.dumps(document), "document": raw}
     database.add("theatre_templates", {**A_TEMPLATE, **template})
+    canned = {"is_certificate_run": False, "answers_sha256": ANSWERS}
+    database.add_theatre(THEATRE_ID, template_sha256=template["sha256"], **canned)
     return database
 
 
 def test_uploads_that_no_template_names_are_removed_when_they_are_old(
     used: Database, tmp_path: Path
 ) -> None:
-    for sha256, created_at in ((NAMED, LONG_AGO), (UNUSED, LONG_AGO), (FRESH, LATELY)):
+    for sha256, created_at in (
+        (NAMED, LONG_AGO),
+        (UNUSED, LONG_AGO),
+        (FRESH, LATELY),
+        (ANSWERS, LONG_AGO),
+    ):
         upload = {"sha256": sha256, "size_bytes": 1, "lines_total": 1, "created_at": created_at}
         used.add("datasets", {**upload, "user_id": USER_ID})
     store = tmp_path / "datasets"
@@ -65,6 +73,7 @@ def test_uploads_that_no_template_names_are_removed_when_they_are_old(
         (NAMED, LONG_AGO),
         (UNUSED, LONG_AGO),
         (FRESH, LONG_AGO),
+        (ANSWERS, LONG_AGO),
         ("d" * 64, LONG_AGO),
         ("e" * 64, LATELY),
     ):
@@ -73,8 +82,12 @@ def test_uploads_that_no_template_names_are_removed_when_they_are_old(
     assert cleaned(used, tmp_path) == CleanUpReport(
         requests=0, keys=0, uploads=1, copies=2, broken_uploads=0
     )
-    assert {row["sha256"] for row in used.rows("SELECT sha256 FROM datasets")} == {NAMED, FRESH}
-    assert names_in(store) == {NAMED, FRESH, "e" * 64}
+    assert {row["sha256"] for row in used.rows("SELECT sha256 FROM datasets")} == {
+        NAMED,
+        FRESH,
+        ANSWERS,
+    }
+    assert names_in(store) == {NAMED, FRESH, ANSWERS, "e" * 64}
     assert cleaned(used, tmp_path) == CleanUpReport(
         requests=0, keys=0, uploads=0, copies=0, broken_uploads=0
     )

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from backend.database.embedded.cluster import SUPERUSER
-from backend.database.roles import APPLICATION
+from backend.database.sessions import APPLICATION
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for

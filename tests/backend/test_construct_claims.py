@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from backend.database.roles import APPLICATION, OWNER
-from backend.database.sessions import operator_engine
+from backend.database.sessions import APPLICATION, OWNER, operator_engine
 from backend.main import create_app
 from backend.runtime import now
 from backend.services.constructs import decide_claim

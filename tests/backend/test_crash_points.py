@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from backend.database.roles import OWNER
+from backend.database.sessions import OWNER
 from tests.backend.databases import Database
 from tests.backend.sums_stage import sums, sums_stage
 from tests.backend.test_lost_workers import Company, a_company, assert_whole

@@ -13,7 +13,7 @@ import pytest
 from backend.database import migrations
 from backend.database.embedded import EmbeddedServer
 from backend.database.embedded.cluster import SUPERUSER
-from backend.database.roles import APPLICATION, OWNER
+from backend.database.sessions import APPLICATION, OWNER
 from tests.backend.databases import Database
 from tests.backend.embedded_home import EmbeddedHome
 from tests.backend.sums_stage import sums, sums_stage

@@ -16,7 +16,7 @@ import pytest
 
 from backend.database.embedded import EmbeddedServer
 from backend.database.embedded.programs import Account
-from backend.database.roles import APPLICATION
+from backend.database.sessions import APPLICATION
 from backend.errors import EmbeddedServerError
 from tests.backend.embedded_home import EmbeddedHome, pids
 from tests.theatre.echelon_process import REPOSITORY

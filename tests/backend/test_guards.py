@@ -13,9 +13,8 @@ from psycopg import errors
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.database.embedded.cluster import SUPERUSER
-from backend.database.roles import OWNER
-from backend.jobs.queue import queue_run
-from backend.jobs.rescue import rescue_lost_runs
+from backend.database.sessions import OWNER
+from backend.jobs.queue import queue_run, rescue_lost_runs
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatre_runs import StoredTheatre, claim_run
 from backend.runtime import now

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from backend.database.roles import APPLICATION, OWNER
+from backend.database.sessions import APPLICATION, OWNER
 from backend.main import create_app
 from tests.backend import faults
 from tests.backend.databases import Database

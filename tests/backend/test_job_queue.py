@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.database.roles import APPLICATION
-from backend.jobs.queue import end_waiting_at, queue_run
-from backend.jobs.rescue import drop_leftovers, rescue_lost_runs
+from backend.database.sessions import APPLICATION
+from backend.jobs.queue import drop_leftovers, end_waiting_at, queue_run, rescue_lost_runs
 from backend.repositories.theatre_runs import claim_run
 from backend.runtime import now
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, Database

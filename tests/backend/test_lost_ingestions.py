@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.database.roles import APPLICATION
+from backend.database.sessions import APPLICATION
 from backend.main import create_app
 from backend.services.verifications.ingestion import MAX_LOST_WORKERS
 from tests.backend.databases import Database

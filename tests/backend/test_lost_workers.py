@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from backend.database.roles import OWNER
+from backend.database.sessions import OWNER
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for

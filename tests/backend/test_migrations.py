@@ -18,8 +18,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.database import migrations
 from backend.database.models import Base
-from backend.database.roles import APPLICATION, OWNER, check_application_role
-from backend.database.sessions import application_engine, owner_engine
+from backend.database.sessions import (
+    APPLICATION,
+    OWNER,
+    application_engine,
+    check_application_role,
+    owner_engine,
+)
 from backend.errors import DatabaseRoleError
 from tests.backend.databases import Database
 

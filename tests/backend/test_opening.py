@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from backend.database.migrations import head_revision, open_database
-from backend.database.roles import APPLICATION
+from backend.database.sessions import APPLICATION
 from backend.errors import MigrationError
 from backend.settings import Settings
 from tests.backend.databases import Database

@@ -17,7 +17,7 @@ from psycopg import sql
 from backend.database.embedded import EmbeddedServer
 from backend.database.embedded.cluster import SUPERUSER
 from backend.database.migrations import head_revision
-from backend.database.roles import APPLICATION, OWNER
+from backend.database.sessions import APPLICATION, OWNER
 from backend.logs import JsonLines, redacted
 from backend.main import create_app
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, Database

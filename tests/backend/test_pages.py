@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from backend.api.http.pages import MAX_OFFSET, Listing
-from backend.database.roles import OWNER
+from backend.database.sessions import OWNER
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.repositories.certificate_views import store_certificate
 from backend.repositories.run_journal import PostgresRunJournal
+from backend.repositories.theatre_runs import change_run
 from backend.repositories.theatres import insert_draft, store_receipt
 from tests.backend.databases import A_USER, USER_ID, Database
 from tests.theatre.conftest import CONSTRUCT_ID, run_small_theatre, utc_now
@@ -71,6 +72,8 @@ async def run_in_database(engine: AsyncEngine, folder: Path, template: JsonObjec
     theatre, event = theatre.commit(receipt)
     await journal.note(created)
     await journal.note(event)
+    async with engine.begin() as connection:
+        await change_run(connection, theatre.theatre_id, is_certificate_run=True)
     program = folder / "construct" / "main.py"
     construct = construct_from_argv(
         CONSTRUCT_ID, json.dumps(["{python}", str(program)]), program.parent

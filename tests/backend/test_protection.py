@@ -10,7 +10,7 @@ import pytest
 from psycopg import errors
 
 from backend.database.models import Base
-from backend.database.roles import APPLICATION, OWNER
+from backend.database.sessions import APPLICATION, OWNER
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, HASH, USER_ID, Database
 from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
@@ -129,6 +129,10 @@ DECIDED = f"""
 COMMITTED = (
     f"commitment_hash = '{HASH}', committed_at = now(), version_pins = '{{}}',"
     " dataset_hashes = '{}', receipt = ''"
+)
+CERTIFIED = (
+    f"state = 'RESOLVED', {COMMITTED}, outcome = 'certified', resolved_at = now(),"
+    f" certificate_id = '{CERTIFICATE_ID}'"
 )
 TO_RESOLVED = "state = 'RESOLVED', outcome = 'failed', resolved_at = now()"
 
@@ -299,6 +303,21 @@ def test_a_theatre_begins_as_a_draft(evidence: Database) -> None:
         evidence.add_theatre(CERTIFICATE_ID, state="ACTIVE", **COMMITMENT)
 
 
+@pytest.mark.parametrize("role", [APPLICATION, OWNER])
+def test_what_a_run_began_as_never_changes(filled: Database, role: str) -> None:
+    commit(filled)
+    change(filled, f"UPDATE theatres SET is_certificate_run = false WHERE id = '{THEATRE_ID}'")  # noqa: S608
+    change(filled, f"UPDATE theatres SET state = 'ACTIVE' WHERE id = '{THEATRE_ID}'")  # noqa: S608
+    for assigned in (
+        "is_certificate_run = true",
+        "is_certificate_run = NULL",
+        f"rehearsal_sha256 = '{HASH}'",
+        f"answers_sha256 = '{HASH}'",
+    ):
+        with pytest.raises(errors.IntegrityConstraintViolation, match="stay what it began as"):
+            change(filled, f"UPDATE theatres SET {assigned} WHERE id = '{THEATRE_ID}'", role)  # noqa: S608
+
+
 def test_an_outcome_never_changes_and_an_epoch_never_falls(filled: Database) -> None:
     resolve(filled)
     for assigned in ("outcome = 'void'", "outcome_reason = 'x'", "resolved_at = now()"):
@@ -317,6 +336,10 @@ def test_an_outcome_never_changes_and_an_epoch_never_falls(filled: Database) -> 
         (f"state = 'ELSEWHERE', {COMMITTED}", "state"),
         ("outcome = 'failed', resolved_at = now()", "resolved_with_an_outcome"),
         (f"certificate_id = '{CERTIFICATE_ID}'", "certified_with_a_certificate"),
+        (f"answers_sha256 = '{HASH}'", "only_rehearsed"),
+        (f"rehearsal_sha256 = '{HASH}', is_certificate_run = true", "only_rehearsed"),
+        (CERTIFIED, "rehearsal_never_certified"),
+        (f"{CERTIFIED}, is_certificate_run = false", "rehearsal_never_certified"),
         ("run_status = 'asleep'", "run_status"),
         ("progress = -1", "counts"),
     ],
@@ -364,7 +387,8 @@ def test_a_theatre_is_certified_by_its_own_certificate_only(filled: Database) ->
             statement = """
                 UPDATE theatres SET state = %(step)s, commitment_hash = %(commitment_hash)s,
                     committed_at = %(committed_at)s, version_pins = %(version_pins)s,
-                    dataset_hashes = %(dataset_hashes)s, receipt = %(receipt)s
+                    dataset_hashes = %(dataset_hashes)s, receipt = %(receipt)s,
+                    is_certificate_run = true
             """
             connection.execute(statement, {**COMMITMENT, "step": step})
     certified = "state = 'RESOLVED', outcome = 'certified', resolved_at = now()"

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.database.roles import APPLICATION
+from backend.database.sessions import APPLICATION
 from backend.repositories.run_journal import PostgresRunJournal, _to_the_end
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, Database
 from tests.theatre.files.journal_conformance import (

@@ -201,19 +201,11 @@ def test_a_planted_secret_is_in_no_line_of_the_log(
     }
 
 
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({"ECHELON_MODE": "production"}, "expected ECHELON_DATABASE_URL and ECHELON_JWT_KEYS"),
-        ({"ECHELON_MODE": "productive"}, "ECHELON_MODE: Input should be"),
-    ],
-)
-def test_settings_that_are_wrong_or_missing_end_the_start(
-    tmp_path: Path, variables: dict[str, str], expected: str
-) -> None:
-    with serving(tmp_path / "home", **variables) as service:
+def test_settings_that_are_missing_end_the_start(tmp_path: Path) -> None:
+    with serving(tmp_path / "home", ECHELON_MODE="production") as service:
         assert service.process.wait(PATIENCE_SECONDS) == 5
-        assert expected in service.log.read_text(encoding="utf-8")
+        written = service.log.read_text(encoding="utf-8")
+    assert "expected ECHELON_DATABASE_URL and ECHELON_JWT_KEYS" in written
     assert not (tmp_path / "home").exists()
 
 

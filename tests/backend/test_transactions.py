@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.database.roles import OWNER
+from backend.database.sessions import OWNER
 from backend.main import create_app
 from tests.backend import faults
 from tests.backend.databases import Database

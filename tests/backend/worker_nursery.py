@@ -26,7 +26,7 @@ from sqlalchemy.pool import Pool
 from backend.logs import log_as_json
 from backend.runtime import work
 from backend.services import resources
-from backend.services.runs.evidence import RunEvidence
+from backend.services.runs.execution import RunEvidence
 from backend.settings import Settings
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 from theatre.engine.replay.episode import EpisodeCaller

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from backend.database.roles import OWNER
+from backend.database.sessions import OWNER
 from tests.backend.databases import Database
 from tests.theatre.echelon_process import REPOSITORY, environment, until
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, cast
 
 from theatre.debate.evaluators import EVALUATORS
-from theatre.debate.history import verify_extension
+from theatre.debate.history import find_rewrites
 from theatre.debate.models import EvaluationMode
 from theatre.debate.runner import DebateRun, RunPlan
 from theatre.debate.scripted import Disposition, ScriptedDebater, read_scenario
@@ -87,7 +87,9 @@ def show_all(mode: EvaluationMode, turns: int, rounds: int) -> None:
     shown("  read: parser, models, every rule", lambda: read_debate(data, lenient=True))
     for name, evaluator in EVALUATORS.items():
         shown(f"  evaluator {name}", partial(evaluator, artefact.debate))
-    shown("  extension of itself", lambda: verify_extension(artefact.document, artefact.document))
+    shown(
+        "  extension of itself", lambda: list(find_rewrites(artefact.document, artefact.document))
+    )
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from backend.database import migrations
 from backend.database.embedded import EmbeddedServer
 from backend.database.embedded.cluster import SUPERUSER
-from backend.database.roles import OWNER
+from backend.database.sessions import OWNER
 from backend.repositories.run_journal import PostgresRunJournal
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, Database
 from tests.backend.embedded_home import EmbeddedHome

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.adversaries_table import drawn
-from theatre.cli.adversaries.leak import SHARE
+from theatre.cli.adversaries.rehearsal import SHARE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adversaries.md").read_text(encoding="utf-8")
 

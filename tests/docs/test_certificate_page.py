@@ -39,7 +39,7 @@ def test_the_certificate_page_names_each_check_that_there_is() -> None:
 
 def test_the_certificate_page_lists_each_code_that_caps_a_tier() -> None:
     package = CHECKOUT / "theatre" / "engine"
-    source = (package / "tier_assigner" / "requirements.py").read_text(encoding="utf-8")
+    source = (package / "tier_assigner" / "assigner.py").read_text(encoding="utf-8")
     yielded = re.findall(r'yield f?"([a-z0-9-]+)(:\{\w+\})?"', source)
     assert len(yielded) >= 20
     listed = names_in_column(1, "| code | what is missing |")

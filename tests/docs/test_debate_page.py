@@ -12,20 +12,21 @@ from typing import Any
 
 import pytest
 
+from tests.theatre.debate.auditor_trial import (
+    AuditFinding,
+    LabelledDebate,
+    audit,
+    clean_trial,
+    corruption_trial,
+    null_trial,
+)
 from tests.theatre.echelon_process import echelon
-from theatre.debate.audit_loop import AuditFinding, audit
 from theatre.debate.evaluators import EVALUATORS
 from theatre.debate.models import Debate, counting_clock
 from theatre.debate.rules import RULES
 from theatre.debate.runner import DebateRun
 from theatre.debate.scripted import ScriptedDebater, read_scenario
 from theatre.debate.sweep import read_plan, runs_of, table
-from theatre.debate.trial.trials import (
-    LabelledDebate,
-    clean_trial,
-    corruption_trial,
-    null_trial,
-)
 from theatre.debate.validation import read_debate
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.schema_registry import SchemaRegistry

@@ -9,9 +9,9 @@ from fastapi.routing import iter_route_contexts
 from pydantic_core import PydanticUndefined
 
 from backend.api.operation_routes import router
-from backend.auth.principals import Scope
+from backend.auth.credentials import Scope
 from backend.database.embedded.programs import OLDEST_MAJOR
-from backend.database.roles import APPLICATION, DATABASE, OWNER
+from backend.database.sessions import APPLICATION, DATABASE, OWNER
 from backend.main import PREFIX
 from backend.settings import Settings, variable
 

@@ -59,8 +59,8 @@ class BrokenFinder(MetaPathFinder):
 
 def run_and_check(folder: Path) -> dict[str, list[str]]:
     """Run a theatre with every outcome, and return what either check refuses of its bundle."""
-    from tests.theatre.forged_bundle import check, failed_ids  # noqa: PLC0415 - broken before
-    from tests.theatre.runs import (  # noqa: PLC0415
+    from tests.theatre.forged_bundle import check, failed_ids
+    from tests.theatre.runs import (
         ERROR,
         LATE,
         REFUSED,
@@ -69,7 +69,7 @@ def run_and_check(folder: Path) -> dict[str, list[str]]:
         episodes,
         pilot_stage,
     )
-    from theatre.engine.bundle_check.standalone import verify  # noqa: PLC0415
+    from theatre.engine.bundle_check.standalone import verify
 
     answers: dict[int, JsonObject] = {
         seq: {

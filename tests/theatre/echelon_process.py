@@ -43,16 +43,13 @@ class Answer:
         return cast("dict[str, Any]", json.loads(self.stdout))
 
 
-def environment(
-    home: Path, *, measured: bool = False, more: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """The caller's environment with a store of its own; `measured` where coverage is to see it."""
+def environment(home: Path, *, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The caller's environment with a store of its own."""
     kept = {
         name: value
         for name, value in os.environ.items()
         # No test spends anybody's credit: a judge has a key only where a test gives one.
-        if not name.startswith(("ECHELON_", "ANTHROPIC_"))
-        and (measured or not name.startswith("COVERAGE"))
+        if not name.startswith(("ECHELON_", "ANTHROPIC_")) and not name.startswith("COVERAGE")
     }
     # What a killed run leaves in its temporary folder goes with the test's own.
     temporary = next(folder for folder in home.parents if folder.is_dir()) / "temporary files"
@@ -69,7 +66,6 @@ def echelon(
     *arguments: str | Path,
     home: Path,
     cwd: Path | None = None,
-    measured: bool = False,
     more: Mapping[str, str] | None = None,
     patience: float = PATIENCE_SECONDS,
 ) -> Answer:
@@ -77,7 +73,7 @@ def echelon(
     ended = subprocess.run(
         [ECHELON, *arguments],
         cwd=cwd,
-        env=environment(home, measured=measured, more=more),
+        env=environment(home, more=more),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
@@ -97,7 +93,7 @@ def started(
     """Start `echelon`, which hears SIGINT; a process that the test leaves behind is killed."""
     with subprocess.Popen(
         [sys.executable, "-c", _LISTENING, *command, *arguments],
-        env=environment(home, measured=False, more=more),
+        env=environment(home, more=more),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -26,8 +26,7 @@ from theatre.engine.canonical_json import (
 from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
+from theatre.scorers import load_computations, load_scorers
 
 Files = dict[str, bytes]
 """Path in the bundle → bytes."""

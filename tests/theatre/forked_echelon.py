@@ -32,7 +32,6 @@ import socket
 import sys
 
 import aiohttp
-import anthropic
 import numpy.random
 
 import theatre.cli
@@ -42,11 +41,10 @@ import theatre.cli.gate_command
 import theatre.cli.http_adapters
 import theatre.cli.run_command
 import theatre.cli.show_command
-import theatre.cli.theatre_group
 import theatre.cli.validate_command
 from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_computations
+from theatre.scorers import load_episode_runners
 
 
 def next_command(server):

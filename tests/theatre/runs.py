@@ -43,8 +43,7 @@ from theatre.files.run_journal import FileRunJournal
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.retry import make_retrying_invoker
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
+from theatre.scorers import load_computations, load_scorers
 
 PILOT = "pilot"
 VERSION = "c0ffee" * 10 + "beef"

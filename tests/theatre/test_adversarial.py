@@ -26,7 +26,7 @@ from tests.theatre.adversarial_runs import (
 )
 from tests.theatre.observer_runs import BASELINES, FIXTURES
 from tests.theatre.runs import Finished, ScriptedAdapter, checked
-from theatre.cli.reports import print_certificate
+from theatre.cli.certificate_report import print_certificate
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.oracle_contract import OracleInvocationRequest

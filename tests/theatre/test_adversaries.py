@@ -1,7 +1,7 @@
 """The table of adversaries: each row is carried out, and ends as the table says.
 
-`make test` tries five of those that answer on one template of each family, `make soak-adversaries`
-all of them on all templates that are shipped.
+`make test` tries five of those that answer on one template of each family, `make soak-data` on
+three more, `make soak-adversaries` all of them on all templates that are shipped.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from tests.theatre.adversary_attacks import ATTACKS, judged
 from tests.theatre.runs import Stage, ticking_clock
 from tests.theatre.thinned import FIXTURES, thinned
 from theatre.cli.adversaries.command import Trial
-from theatre.cli.adversaries.leak import Leak, make_leak
 from theatre.cli.adversaries.rehearsal import (
     COMPOSITE,
     Kind,
+    Leak,
     RehearsalResult,
     Rehearsals,
     generic_adversaries,
     known_adversaries,
+    make_leak,
     paid,
     programs_folder,
     with_programs,
@@ -45,7 +46,7 @@ TEMPLATES = FIXTURES / "templates"
 FAMILIES = {
     "product_cartograph_v1": 4,
     "product_observer_v1": 2,
-    "product_easel_v1": 4,
+    "product_easel_v1": 8,
     "product_axion_pair_v1": 13,
     "product_axion_v1": 13,
     "product_debate_auditor_v1": 2,

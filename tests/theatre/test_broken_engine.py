@@ -115,7 +115,7 @@ DEFECTS = {
         "tier",
     ),
     "PROVEN without telemetry": Defect(
-        f"{TIER}.requirements", 'yield "telemetry-missing", "0"\n', "pass\n", "tier"
+        f"{TIER}.assigner", 'yield "telemetry-missing", "0"\n', "pass\n", "tier"
     ),
 }
 

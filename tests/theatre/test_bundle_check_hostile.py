@@ -30,7 +30,7 @@ from tests.theatre.forged_bundle import (
 )
 from theatre.engine.bundle_check import CheckId
 from theatre.engine.bundle_check.folder import BundleFolder
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.report import (
     NOTHING,
     DefectError,
     first_difference,

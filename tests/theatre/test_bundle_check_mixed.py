@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from tests.theatre.mixed_runs import RATED, MixedRun, scored
 from tests.theatre.scored_runs import COMMITMENT, DRAWS, episode_results
 from theatre.engine.bundle_check.arithmetic import NANO, Tally
-from theatre.engine.bundle_check.panels import Panel, RatedColumns
-from theatre.engine.bundle_check.results import ResultsHash
-from theatre.engine.bundle_check.scorers import add_up
-from theatre.engine.bundle_check.steps import CommittedRubric
+from theatre.engine.bundle_check.human_scores import Panel, RatedColumns
+from theatre.engine.bundle_check.plan import CommittedRubric
+from theatre.engine.bundle_check.scorers import ResultsHash, add_up
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.models import (
     CriterionResult,

@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 
 from tests.theatre.conftest import CONSTRUCT_ID, TEMPLATE
-from theatre.engine.bundle_check.json_values import DefectError
-from theatre.engine.bundle_check.plan import committed_plan
-from theatre.engine.bundle_check.steps import (
+from theatre.engine.bundle_check.plan import (
     CommittedComputation,
     CommittedHop,
     CommittedStep,
     SanitisePolicy,
+    committed_plan,
 )
+from theatre.engine.bundle_check.report import DefectError
 from theatre.engine.canonical_json import JsonObject
 
 SHA = "ab" * 32

@@ -31,8 +31,8 @@ from theatre.engine.bundle_check.calls import (
     OutputShape,
     check_attempts,
 )
-from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.bundle_check.plan import committed_plan
+from theatre.engine.bundle_check.report import DefectError
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.coin import Coin, Draws

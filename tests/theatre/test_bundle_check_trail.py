@@ -23,7 +23,7 @@ from tests.theatre.forged_bundle import (
 )
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.batches import batch_of
-from theatre.engine.bundle_check.json_values import DefectError
+from theatre.engine.bundle_check.report import DefectError
 from theatre.engine.canonical_json import JsonObject
 
 SHA = "ab" * 32
@@ -157,7 +157,7 @@ def test_a_whole_rewrite_shows_only_beside_a_copy_that_somebody_kept(
 def test_batches_that_overlap_are_named(files: Files, tmp_path: Path) -> None:
     def overlap(trail: list[Any]) -> None:
         batches = [entry for entry in trail if entry["event_type"] == "episodes_recorded"]
-        assert len(batches) == 3
+        assert len(batches) > 1
         batches[1]["detail"]["seqs"] = batches[0]["detail"]["seqs"]
 
     report = with_trail(files, overlap, tmp_path / "bundle")

@@ -11,8 +11,6 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.calibration import calibration_curve
-from sklearn.metrics import brier_score_loss
 
 from tests.theatre.scored_runs import NANO, Run, episode
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
@@ -72,6 +70,8 @@ def stated_by(probabilities: npt.NDArray[np.float64], right: npt.NDArray[np.bool
 
 @pytest.mark.parametrize("n", [1, 7, 100, 2500])
 def test_the_brier_score_is_that_of_sklearn(n: int) -> None:
+    from sklearn.metrics import brier_score_loss
+
     probabilities, right = forecasts(n)
     reference = brier_score_loss(right, probabilities, labels=[False, True])
     assert measured(stated_by(probabilities, right))["brier_score"] == pytest.approx(
@@ -81,6 +81,8 @@ def test_the_brier_score_is_that_of_sklearn(n: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 7, 100, 2500])
 def test_the_curve_is_that_of_sklearn(n: int) -> None:
+    from sklearn.calibration import calibration_curve
+
     probabilities, right = forecasts(n)
     shares, means = calibration_curve(right, probabilities, n_bins=BINS, strategy="uniform")
     bins = measured(stated_by(probabilities, right))["bins"]

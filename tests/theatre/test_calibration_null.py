@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from theatre.engine.scoring.calibration import (
     MAX_EXACT_VALUES,
@@ -107,6 +106,8 @@ def test_few_probabilities_are_counted_out(nanos: list[int]) -> None:
 
 @pytest.mark.parametrize("probability", [0.5, 0.93])
 def test_equal_probabilities_give_the_mean_deviation_of_the_binomial(probability: float) -> None:
+    from scipy import stats
+
     n = MAX_EXACT_VALUES
     successes = np.arange(n + 1)
     apart = np.abs(successes - n * probability)

@@ -40,7 +40,7 @@ def is_refused(resolution: JsonObject, where: str) -> None:
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> WitnessedTheatre:
     theatre = witnessed_theatre(tmp_path_factory.mktemp("killed") / "theatre")
-    kill_after(theatre, 60, theatre.template)
+    kill_after(theatre, 40, theatre.template)
     return theatre
 
 

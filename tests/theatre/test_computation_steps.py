@@ -38,7 +38,7 @@ from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import Computation, ScorerKind
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.files.run_journal import FileRunJournal
-from theatre.scorers.computations import load_computations
+from theatre.scorers import load_computations
 
 STEPS = "/resolution_programme"
 CHECKOUT = Path(__file__).parents[2]

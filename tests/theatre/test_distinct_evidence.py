@@ -54,8 +54,7 @@ from theatre.engine.templates import view_template
 from theatre.files.datasets import DatasetRoots
 from theatre.files.evidence_preview import preview_evidence
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_episode_runners, load_scorers
 
 FIXTURES = REPOSITORY / "fixtures"
 SCORERS = load_scorers()

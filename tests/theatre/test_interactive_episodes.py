@@ -27,8 +27,8 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.bundle_check import CheckReport, check_bundle
-from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.bundle_check.plan import committed_plan
+from theatre.engine.bundle_check.report import DefectError
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.coin import Draws
@@ -36,7 +36,7 @@ from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import EpisodePlay, EpisodeRunner
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import RunContext
-from theatre.engine.replay.records import outputs_of
+from theatre.engine.replay.recording import outputs_of
 from theatre.engine.rlmf_export import RlmfExport
 
 PLAYED: dict[str, JsonValue] = {"/product_theatre_config/episode_runner": "countdown"}

@@ -19,7 +19,6 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy import stats
 
 from tests.theatre.scored_runs import NANO, SCORER
 from theatre.engine.canonical_json import JsonObject
@@ -166,6 +165,8 @@ def test_a_resampled_interval_holds_the_truth_as_often_as_documented(
 def test_wilsons_interval_holds_the_truth_as_often_as_documented(
     scores: str, units: int, method: str, share: float
 ) -> None:
+    from scipy import stats
+
     (percent,) = re.findall(r"right or wrong, (\d+) % right", scores)
     truth = int(percent) / 100
     intervals = [wilson_interval(successes, units) for successes in range(units + 1)]

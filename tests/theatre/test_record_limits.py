@@ -49,7 +49,7 @@ from theatre.engine.oracle_contract import (
     OracleInvocationRequest,
     read_answer,
 )
-from theatre.engine.replay.recording import largest_answers_bytes, largest_episode_bytes
+from theatre.engine.replay.preflight import largest_answers_bytes, largest_episode_bytes
 from theatre.engine.templates import product_template
 from theatre.files.run_journal import FileRunJournal
 

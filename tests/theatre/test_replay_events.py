@@ -17,8 +17,12 @@ from theatre.engine.models import (
     InvocationRecord,
     InvocationStatus,
 )
-from theatre.engine.replay.recording import batch_events, read_sequences, trouble_events
-from theatre.engine.replay.records import last_latency
+from theatre.engine.replay.recording import (
+    batch_events,
+    last_latency,
+    read_sequences,
+    trouble_events,
+)
 
 AT = "2026-11-21T12:00:00.000000Z"
 OUTCOMES = {

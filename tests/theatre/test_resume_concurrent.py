@@ -70,12 +70,12 @@ def answer(asked):
 SERVER = """
 import json, sys, threading
 
-from theatre.construct_kit import __main__, http_server, loading
+from theatre.construct_kit import __main__, http_server
 
 log, lock, under_way = sys.argv.pop(1), threading.Lock(), []
 
 
-class CountedCalls(loading.Calls):
+class CountedCalls(http_server.Calls):
     def answer(self, raw):
         called = json.loads(raw)["invocation_id"]
         with lock:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -383,10 +383,15 @@ class CountingRegistry(SchemaRegistry):
         super().__init__()
         self.shown: list[object] = []
 
-    def validate(self, schema_name: str, document: object) -> list[SchemaViolation]:
+    def validate_cached(self, schema_name: str) -> Callable[[object], list[SchemaViolation]]:
         """Count, and validate."""
-        self.shown.append(document)
-        return super().validate(schema_name, document)
+        validate = super().validate_cached(schema_name)
+
+        def counting(document: object) -> list[SchemaViolation]:
+            self.shown.append(document)
+            return validate(document)
+
+        return counting
 
 
 def test_a_record_is_made_when_it_is_asked_for_and_not_before(finished: Finished) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,11 +26,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 class RefusingRegistry(SchemaRegistry):
     """Finds fault with the second record."""
 
-    def validate(self, schema_name: str, document: object) -> list[SchemaViolation]:
+    def validate_cached(self, schema_name: str) -> Callable[[object], list[SchemaViolation]]:
         """Return one violation for timestep 2."""
-        if cast("JsonObject", document)["timestep"] == 2:
-            return [SchemaViolation("/settlement", "schema:type", "expected object, got null")]
-        return super().validate(schema_name, document)
+        validate = super().validate_cached(schema_name)
+
+        def refusing(document: object) -> list[SchemaViolation]:
+            if cast("JsonObject", document)["timestep"] == 2:
+                return [SchemaViolation("/settlement", "schema:type", "expected object, got null")]
+            return validate(document)
+
+        return refusing
 
 
 def test_a_record_that_breaks_its_schema_does_not_leave(finished: Finished) -> None:

@@ -26,7 +26,7 @@ from tests.theatre.runs import (
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.oracle_contract import OracleInvocationRequest
-from theatre.oracles.sanitise_text import TABLES_SHA256
+from theatre.oracles.sanitise_tables import TABLES_SHA256
 
 STEPS = "/resolution_programme"
 HIDDEN = "he\u200bllo\x07"

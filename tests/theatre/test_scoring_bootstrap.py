@@ -10,7 +10,6 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy import stats
 
 from theatre.engine.models import CriterionResult, Scored, Verdict
 from theatre.engine.scoring import CriterionPlan
@@ -40,6 +39,8 @@ def bounds(interval: object) -> tuple[float, float]:
 
 @pytest.mark.parametrize("n", [10, 50, 163, 500])
 def test_bca_agrees_with_scipy_within_what_10000_draws_can_tell(n: int) -> None:
+    from scipy import stats
+
     values = graded(n)
     ours = bounds(resampled_interval(plain_sample(values), seed=SEED, clustered=False))
     theirs = stats.bootstrap(
@@ -51,6 +52,8 @@ def test_bca_agrees_with_scipy_within_what_10000_draws_can_tell(n: int) -> None:
 
 
 def test_above_5000_units_the_interval_is_the_normal_one() -> None:
+    from scipy import stats
+
     values = graded(MAX_BOOTSTRAP_UNITS + 1)
     interval = resampled_interval(plain_sample(values), seed=SEED, clustered=False)
     scores = values / 1e9

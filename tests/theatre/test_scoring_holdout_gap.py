@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from tests.theatre.scored_runs import (
     NANO,
@@ -125,6 +124,8 @@ def standard_errors(train: Scores, holdout: Scores) -> float:
 
     Its square is (n - 1) r², r being the correlation of score and part.
     """
+    from scipy import stats
+
     part = np.repeat([0.0, 1.0], [len(train), len(holdout)])
     r = stats.pearsonr(np.concatenate([train, holdout]), part).statistic
     return float(abs(r) * math.sqrt(len(part) - 1))
@@ -142,6 +143,8 @@ def test_graded_scores_are_compared_with_the_error_of_the_draw(shift: float, spr
 
 @pytest.mark.parametrize("right", range(13))
 def test_right_and_wrong_are_compared_as_two_proportions(right: int) -> None:
+    from scipy import stats
+
     train, holdout = [1.0] * 40 + [0.0] * 8, [1.0] * right + [0.0] * (12 - right)
     table = [[40, 8], [right, 12 - right]]
     # The chi-square statistic of a two-by-two table is the square of the pooled z; n - 1 for n.

@@ -31,8 +31,7 @@ from theatre.engine.models import Scorer, ScorerKind
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.tier_assigner import TierAssigner, TierFacts, TierHistory
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
+from theatre.scorers import load_computations, load_scorers
 
 TEMPLATES = Path(__file__).parents[2] / "fixtures" / "templates"
 RECEIPT, TIER = "commitment_receipt.json", "tier.json"

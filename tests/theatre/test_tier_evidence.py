@@ -15,7 +15,7 @@ from theatre.engine.bundle_check.arithmetic import SCORER_KINDS, Document, Plan,
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.oracle_contract import Isolation
-from theatre.engine.replay.records import facts_of
+from theatre.engine.replay.recording import facts_of
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
 from theatre.engine.tier_assigner import (
     CriterionCounts,

@@ -22,8 +22,14 @@ COMMANDS = {
     ),
     "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
     "compare": ("theatre.cli.compare_command:compare", "Compare oracles on one ground truth."),
-    "construct": ("theatre.cli.construct_group:construct", "Serve constructs, print versions."),
-    "debate": ("theatre.cli.debate_group:debate", "Validate, check and audit debate artefacts."),
+    "construct": (
+        "theatre.cli.construct_group:construct",
+        "Serve and list constructs, print versions.",
+    ),
+    "debate": (
+        "theatre.cli.debate_group:debate",
+        "Validate, check, evaluate, draw and sweep debates.",
+    ),
     "demo": (
         "theatre.cli.demo.command:demo",
         "Start the service, certify, catch a forgery, stop it.",
@@ -36,9 +42,42 @@ COMMANDS = {
     "inspect": ("theatre.cli.inspect_command:inspect", "Show a certificate, with intervals."),
     "reproduce": ("theatre.cli.reproduce_command:reproduce", "Make the run of a bundle again."),
     "score": ("theatre.cli.score_command:score", "Score recorded answers again."),
-    "theatre": ("theatre.cli.theatre_group:theatre", "Validate, commit, run and show theatres."),
+    "theatre": ("theatre.cli:theatre_group", "Validate, commit, run and show theatres."),
     "verify": ("theatre.cli.verify_command:verify", "Score change summaries against a history."),
 }
+THEATRE_COMMANDS = {
+    "cancel": ("theatre.cli.show_command:cancel", "End a theatre that is not to go on, as void."),
+    "commit": ("theatre.cli.run_command:commit", "Make a theatre of a template and commit it."),
+    "episode": (
+        "theatre.cli.episode_command:episode",
+        "Show one episode, and why it scored so.",
+    ),
+    "episodes": (
+        "theatre.cli.episodes_command:episodes",
+        "List episodes: all, failed, wrong, or with a text.",
+    ),
+    "export": ("theatre.cli.export_command:export", "Export a certified theatre, and archive it."),
+    "hash": (
+        "theatre.cli.hash_command:hash_",
+        "Print the hash that a template commits to.",
+    ),
+    "hitl": (
+        "theatre.cli.hitl_command:hitl",
+        "Show what people score, and record scores.",
+    ),
+    "list": ("theatre.cli.show_command:list_", "List the theatres here."),
+    "run": ("theatre.cli.run_command:run", "Run a theatre to its certificate."),
+    "show": ("theatre.cli.show_command:show", "Show the state of a theatre and its certificate."),
+    "validate": (
+        "theatre.cli.validate_command:validate",
+        "Check a template against every rule.",
+    ),
+}
+theatre_group = LazyGroup(
+    "theatre",
+    commands_by_name=THEATRE_COMMANDS,
+    help="Validate, commit, run and show theatres.",
+)
 cli = LazyGroup(
     "echelon",
     commands_by_name=COMMANDS,

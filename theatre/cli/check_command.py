@@ -53,19 +53,15 @@ def check(
     as_json: bool,
 ) -> None:
     """Recompute everything in BUNDLE, an evidence bundle's folder, from the bundle alone."""
-    from theatre.cli.checking import check_folder, print_report  # noqa: PLC0415 - --help is quick
+    from theatre.cli import checking  # noqa: PLC0415 - --help is quick
 
-    report = check_folder(bundle, certificate=certificate)
+    report = checking.check_folder(bundle, certificate=certificate)
     if verification is not None:
-        from theatre.cli.verification_certificate import (  # noqa: PLC0415 - --help is quick
-            add_verification_check,
-        )
-
-        report = add_verification_check(report, bundle, verification)
+        report = checking.add_verification_check(report, bundle, verification)
     if as_json:
         print_document(report.as_document())
     else:
-        print_report(report)
+        checking.print_report(report)
     if report.failed:
         raise CommandEndedError(ExitCode.CHECK_FAILED)
     if report.unavailable:

@@ -1,20 +1,25 @@
-"""The independent check with what is installed, and its report as lines."""
+"""The independent check with what is installed, and its report as lines.
+
+Apart from the command: `echelon check --help` must not wait for it to be imported.
+"""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from theatre.cli.exits import CommandEndedError, ExitCode, echo, print_document, read_file
-from theatre.engine.bundle_check import CheckReport, CheckStatus, check_bundle
+from theatre.engine.bundle_check import Check, CheckReport, CheckStatus, check_bundle
+from theatre.engine.canonical_json import sha256_hex
+from theatre.engine.errors import TheatreError
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_computations, load_episode_runners, load_scorers
+from theatre.verification.certificate import verification_certificate
 
 
 def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckReport:
@@ -40,6 +45,32 @@ def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckRepor
         runners=load_episode_runners(),
         now=datetime.now(UTC),
     )
+
+
+def add_verification_check(report: CheckReport, bundle: Path, certificate: Path) -> CheckReport:
+    """Return the report with one more line: whether a certificate follows from its bundle.
+
+    Raises NotFoundError where there is no such file.
+    """
+    given = read_file(certificate, what="a verification certificate")
+    status, actual = CheckStatus.FAIL, "not computed because the bundle is not valid"
+    # A forger can make a certificate that follows from his forged bundle: it must not pass.
+    if not report.failed:
+        try:
+            made = verification_certificate(bundle)
+        except TheatreError as error:
+            actual = str(error)
+        else:
+            actual = f"other bytes: {sha256_hex(given)}, not {sha256_hex(made)}"
+            if made == given:
+                status, actual = CheckStatus.PASS, "the same bytes"
+    line = Check(
+        id="verification-certificate",
+        status=status,
+        expected="the verification certificate that follows from the bundle",
+        actual=actual,
+    )
+    return replace(report, checks=(*report.checks, line))
 
 
 def require_consistent(

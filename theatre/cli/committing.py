@@ -21,10 +21,8 @@ from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
 from theatre.files.datasets import DatasetRoots, verify_datasets
 from theatre.oracles.dataset_copies import refuse_dataset_copies
-from theatre.oracles.endpoints import Places
-from theatre.oracles.environment import environment_for, isolation_for
-from theatre.scorers import load_scorers
-from theatre.scorers.registration import scorers_in_use
+from theatre.oracles.endpoints import Places, environment_for, isolation_for
+from theatre.scorers import load_scorers, scorers_in_use
 
 
 def utc_now() -> datetime:

@@ -31,7 +31,7 @@ from theatre.oracles.endpoints import (
     refuse_unused_headers,
 )
 from theatre.oracles.errors import AddressNotAllowedError, ConstructUnreachableError
-from theatre.oracles.in_process import CannedAnswers, MockOracleAdapter, PythonOracleAdapter
+from theatre.oracles.in_process import CannedAnswers, PythonOracleAdapter, canned_adapter
 from theatre.oracles.wire_forms import ENVELOPES, PLAIN_PIN
 from theatre.verification.version_probe import PLAIN_ORACLE
 
@@ -116,7 +116,9 @@ async def open_adapters(
         for endpoint in wanted:
             with _name_variable_in_errors():
                 if endpoint.adapter_type == MOCK:
-                    adapters[endpoint.construct_id] = _canned(endpoint, answers or {})
+                    adapters[endpoint.construct_id] = canned_adapter(
+                        endpoint.construct_id, answers or {}, clock=utc_now
+                    )
                     continue
                 construct = construct_at(endpoint, places)
                 adapter = _adapter(endpoint, construct, workspace, template.version_pins)
@@ -195,16 +197,6 @@ def _places(
         folder=template_folder,
         headers_env=headers_env,
     )
-
-
-def _canned(endpoint: Endpoint, answers: CannedAnswers) -> MockOracleAdapter:
-    """Return an adapter with the answers of one construct, and those that are anybody's."""
-    own = {
-        episode_id: answer
-        for (construct_id, episode_id), answer in answers.items()
-        if construct_id in (None, endpoint.construct_id)
-    }
-    return MockOracleAdapter(own, clock=utc_now)
 
 
 def _adapter(

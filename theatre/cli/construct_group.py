@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import click
 
+from theatre.cli.certificate_report import describe_isolation
 from theatre.cli.committing import find_closed_folders
 from theatre.cli.exits import json_option, print_document
-from theatre.cli.reports import describe_isolation
 from theatre.cli.workspace import Workspace
-from theatre.construct_kit.http_server import LOOPBACK
-from theatre.construct_kit.stdio_server import serve_target_on_stdio, serve_target_over_http
+from theatre.construct_kit.http_server import LOOPBACK, serve_construct
+from theatre.construct_kit.loading import load_construct
+from theatre.construct_kit.stdio_server import answer_lines, claim_stdio
 from theatre.oracles.construct_files import file_hash, listed_files
 from theatre.oracles.construct_registry import (
     ConstructRegistry,
@@ -39,7 +39,7 @@ def construct() -> None:
     """Serve a callable as a construct, list what is registered, and print versions."""
 
 
-@construct.command()
+@construct.command(short_help="Serve a Python callable as a construct.")
 @click.argument("target", metavar="MODULE:NAME")
 @click.option("--stdio", is_flag=True, help="One envelope a line on stdin and stdout.")
 @click.option("--port", type=click.IntRange(0, _MAX_PORT), help="HTTP; 0 takes a free port.")
@@ -63,15 +63,16 @@ def serve(
     """
     if stdio == (port is not None):
         raise click.UsageError("expected either --stdio or --port")
-    if port is None:
-        serve_target_on_stdio(target, folder, construct_id=construct_id, version=version)
-    else:
-        serve_target_over_http(
-            target, folder, construct_id=construct_id, version=version, host=host, port=port
-        )
+    # Claimed first: the module must not print between the answers while it is imported.
+    wire = claim_stdio() if stdio else None
+    served = load_construct(target, folder, construct_id=construct_id, version=version)
+    if wire is not None:
+        answer_lines(served, wire)
+    elif port is not None:
+        serve_construct(served, host=host, port=port)
 
 
-@construct.command()
+@construct.command(short_help="Print the version of a construct, for its pin.")
 @click.argument("subject", metavar="ID|MODULE:NAME")
 @folder_option
 @json_option
@@ -82,7 +83,10 @@ def version(subject: str, folder: Path, *, as_json: bool) -> None:
 
     ID is looked up in the `constructs.toml` of the folder, yours, and the shipped one.
     """
-    found = _construct(subject, folder)
+    if ":" in subject:
+        found = construct_from_callable(subject, subject, folder)
+    else:
+        found = Workspace.from_environment().find_construct(subject, folder)
     construct_version = source_of(found).version()
     if as_json:
         hashes = {
@@ -95,7 +99,7 @@ def version(subject: str, folder: Path, *, as_json: bool) -> None:
         click.echo(construct_version)
 
 
-@construct.command(name="list")
+@construct.command(name="list", short_help="List what is registered, and what each is kept from.")
 @folder_option
 @json_option
 def list_constructs(folder: Path, *, as_json: bool) -> None:
@@ -108,42 +112,27 @@ def list_constructs(folder: Path, *, as_json: bool) -> None:
     for path in reversed(workspace.registries(folder)):
         found |= ConstructRegistry.load(path).constructs
     closed = find_closed_folders(workspace, folder)
+    here = {name: one for name, one in found.items() if isinstance(one, RegisteredConstruct)}
     tried = {
-        reach: probe_isolation(closed, reach)
-        for reach in {one.reach for one in found.values() if _runs_here(one)}
+        reach: probe_isolation(closed, reach) for reach in {one.reach for one in here.values()}
     }
-    rows = [
+    on_stdin = {name for name, one in here.items() if one.start_seconds is None}
+    rows: list[dict[str, Any]] = [
         {
-            "construct": construct_id,
-            "adapter_type": "local" if _speaks_on_stdin(one) else "http",
-            "isolation": tried[one.reach].as_document() if _runs_here(one) else None,
+            "construct": name,
+            "adapter_type": "local" if name in on_stdin else "http",
+            "isolation": tried[here[name].reach].as_document() if name in here else None,
         }
-        for construct_id, one in sorted(found.items())
+        for name in sorted(found)
     ]
     if as_json:
         print_document({"constructs": rows})
         return
     for row in rows:
-        click.echo(f"{row['construct']:30}  {row['adapter_type']:5}  {_describe_isolation(row)}")
-
-
-def _runs_here(
-    one: RegisteredConstruct | RemoteConstruct,
-) -> TypeGuard[RegisteredConstruct]:
-    return isinstance(one, RegisteredConstruct)
-
-
-def _speaks_on_stdin(one: RegisteredConstruct | RemoteConstruct) -> bool:
-    return _runs_here(one) and one.start_seconds is None
-
-
-def _describe_isolation(row: Mapping[str, Any]) -> str:
-    if row["isolation"] is None:
-        return "a service elsewhere: judged by the address that answers"
-    return describe_isolation(row["isolation"])
-
-
-def _construct(subject: str, folder: Path) -> RegisteredConstruct:
-    if ":" in subject:
-        return construct_from_callable(subject, subject, folder)
-    return Workspace.from_environment().find_construct(subject, folder)
+        isolation = row["isolation"]
+        described = (
+            "a service elsewhere: judged by the address that answers"
+            if isolation is None
+            else describe_isolation(isolation)
+        )
+        click.echo(f"{row['construct']:30}  {row['adapter_type']:5}  {described}")

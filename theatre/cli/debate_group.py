@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import click
 
-from theatre.cli.debate_judging import JUDGE, judge_now, replay_judgement
 from theatre.cli.debate_plots import debate_pictures
 from theatre.cli.debate_sweep_command import sweep
 from theatre.cli.exits import (
@@ -19,14 +20,16 @@ from theatre.cli.exits import (
     print_document,
     read_file,
 )
-from theatre.cli.judging import DEFAULT_MODEL
+from theatre.cli.judging import DEFAULT_MODEL, open_model
 from theatre.cli.pictures import write_pictures
 from theatre.cli.workspace import Workspace
-from theatre.debate.errors import InvalidDebateError
+from theatre.debate.errors import InvalidDebateError, JudgementRecordError
 from theatre.debate.evaluators import EVALUATORS, NAMES, RAUDIT
 from theatre.debate.evaluators import evaluate as evaluate_artefact
 from theatre.debate.event_log import subject_of, view_of
 from theatre.debate.history import find_rewrites
+from theatre.debate.judge import evaluator as judge
+from theatre.debate.judge.questions import MAX_TURNS
 from theatre.debate.models import DIRECTION, Action, Finding
 from theatre.debate.validation import DebateArtefact, read_debate, repeated_runs
 from theatre.engine.canonical_json import (
@@ -38,6 +41,8 @@ from theatre.engine.canonical_json import (
 from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import SchemaRegistry
 
+JUDGE = "judge"
+
 
 @click.group(no_args_is_help=True)
 def debate() -> None:
@@ -47,7 +52,7 @@ def debate() -> None:
 debate.add_command(sweep)
 
 
-@debate.command()
+@debate.command(short_help="Check debates against the schema and every rule.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--lenient", is_flag=True, help="Order of turns and retry counts: warn only.")
 @json_option
@@ -70,7 +75,7 @@ def validate(files: tuple[Path, ...], *, lenient: bool, as_json: bool) -> None:
     _report(files, findings, as_json=as_json)
 
 
-@debate.command()
+@debate.command(short_help="Print what evaluators find in a debate, as JSON.")
 @click.argument("artefact", type=click.Path(path_type=Path))
 @click.option(
     "--evaluator",
@@ -119,11 +124,12 @@ def evaluate(
     chosen = names or sorted([*EVALUATORS, *([RAUDIT] if labels else [])])
     results = evaluate_artefact(read, [name for name in chosen if name != JUDGE], labels)
     if JUDGE in chosen:
-        results.append(_judge(read, model, record))
+        judged = _replay(read, record) if record is not None else asyncio.run(_judge(read, model))
+        results.append(judged)
     print_document({"artefact_sha256": read.sha256, "results": results})
 
 
-@debate.command()
+@debate.command(short_help="Check that a debate was only added to.")
 @click.argument("artefact", type=click.Path(path_type=Path))
 @click.option("--earlier", type=click.Path(path_type=Path), help="An earlier version of it.")
 @click.option(
@@ -143,10 +149,10 @@ def check(artefact: Path, *, earlier: Path | None, log_path: Path | None, as_jso
     _report((artefact,), [sorted(findings)], as_json=as_json, failure=ExitCode.CHECK_FAILED)
 
 
-@debate.command()
+@debate.command(short_help="Draw what the loop of a debate measured.")
 @click.argument("artefact", type=click.Path(path_type=Path))
 @click.option(
-    "--out", "folder", type=click.Path(path_type=Path), required=True, help="For the SVGs."
+    "--out", "folder", type=click.Path(path_type=Path), required=True, help="Folder for the SVGs."
 )
 def plot(artefact: Path, *, folder: Path) -> None:
     """Draw what the loop of ARTEFACT measured: quality, controller, quadrants."""
@@ -159,10 +165,33 @@ def plot(artefact: Path, *, folder: Path) -> None:
         echo(str(path))
 
 
-def _judge(read: DebateArtefact, model: str, record: Path | None) -> JsonObject:
-    if record is not None:
-        return replay_judgement(read, record)
-    return judge_now(read, model=model, workspace=Workspace.from_environment())
+async def _judge(artefact: DebateArtefact, model: str) -> JsonObject:
+    """Return what `model` finds, asked now, one call a turn and one before.
+
+    Raises JudgeUnavailableError where there is no key, or the model does not answer.
+    """
+    async with open_model(Workspace.from_environment()) as asked:
+        calls = min(MAX_TURNS, len(artefact.debate.turns))
+        click.echo(f"note: {model} judges: {calls} calls, one a turn", err=True)
+        temperature = await asked.probe_temperature(partial(judge.probe, model))
+        terms = judge.configuration(model, temperature=temperature)
+        return await judge.evaluate(artefact, terms, asked)
+
+
+def _replay(artefact: DebateArtefact, record: Path) -> JsonObject:
+    """Return the result of the exchanges in `record`, the output of an earlier evaluation.
+
+    Needs no network and no key. Raises JudgementRecordError where that is not what it says.
+    """
+    results = parse_object(read_file(record, what="a recorded evaluation")).get("results")
+    rows = results if isinstance(results, list) else []
+    found = [row for row in rows if isinstance(row, dict) and row.get("evaluator") == judge.NAME]
+    if len(found) != 1:
+        raise JudgementRecordError(
+            f"expected one result of {judge.NAME} in {record}, got {len(found)}; give the output "
+            "of echelon debate evaluate --evaluator judge"
+        )
+    return judge.replay(artefact, found[0])
 
 
 def _label(text: str) -> tuple[str, Action]:

@@ -101,10 +101,10 @@ def _version(construct: Construct, pin: str | None) -> str:
 PLAN = "sweep.json"
 
 
-@click.command()
+@click.command(short_help="Run every seed of a plan under each configuration.")
 @click.argument("plan_path", metavar="PLAN", type=click.Path(path_type=Path))
 @click.option(
-    "--out", "folder", type=click.Path(path_type=Path), required=True, help="For the runs."
+    "--out", "folder", type=click.Path(path_type=Path), required=True, help="Folder for the runs."
 )
 @json_option
 def sweep(plan_path: Path, *, folder: Path, as_json: bool) -> None:

@@ -9,12 +9,12 @@ import click
 
 from theatre.cli.episodes_command import found_run, readable, score_text, trouble_of
 from theatre.cli.exits import echo, json_option, print_document
-from theatre.cli.value_text import on_a_line, print_value, shortened, terminal_width
+from theatre.cli.tables import on_a_line, print_value, shortened, terminal_width
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import NotFoundError, ParseError
 from theatre.engine.models import EPISODE_RESULT, JUDGEMENTS, GroundTruthEpisode, InvocationStatus
-from theatre.engine.replay.records import input_sent, outputs_of
+from theatre.engine.replay.recording import input_sent, outputs_of
 from theatre.engine.scoring.provider import Absent, answered_at, criteria_scorers, expected_at
 from theatre.files.recorded_run import RecordedEpisode, RecordedRun
 

@@ -12,12 +12,12 @@ from typing import cast
 import click
 
 from theatre.cli.exits import echo, json_option
-from theatre.cli.value_text import on_a_line, shortened, terminal_width
+from theatre.cli.tables import on_a_line, shortened, terminal_width
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import BundleError, InvalidTransitionError
 from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
-from theatre.engine.replay.records import answering_attempt
+from theatre.engine.replay.recording import answering_attempt
 from theatre.files.recorded_run import BundledRun, RecordedEpisode, RecordedRun, recorded_run
 
 _ID_WIDTH = 24
@@ -78,7 +78,9 @@ class Wanted:
 @click.option("--failed", is_flag=True, help="Those without a score: failed, refused, not scored.")
 @click.option("--wrong", is_flag=True, help="Those with a score below 1.")
 @click.option("--criterion", metavar="NAME", help="Those that this criterion is about.")
-@click.option("--grep", "text", metavar="TEXT", help="Those whose input, answers or errors say so.")
+@click.option(
+    "--grep", "text", metavar="TEXT", help="Those with this text in their input, answers or errors."
+)
 @json_option
 def episodes(
     target: str,

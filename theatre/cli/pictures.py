@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from theatre.cli.evidence_report import best_baseline
+from theatre.cli.certificate_report import best_baseline
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.scoring import COMPOSITE, wilson_interval
 from theatre.svg import (

@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from typing import Self
+from typing import Any, Self
 
 import click
 
@@ -16,12 +16,12 @@ from theatre.cli.exits import is_terminal
 from theatre.engine.models import InvocationStatus
 from theatre.engine.replay import Progress
 
-BAR_WIDTH = 24
-NARROW_BAR_WIDTH = 10
-UNKNOWN_COLUMNS = 80
-TERMINAL_INTERVAL = 0.1
 PLAIN_INTERVAL = 10.0
+_TERMINAL_INTERVAL = 0.1
+_BAR_WIDTH, _NARROW_BAR_WIDTH = 24, 10
+_UNKNOWN_COLUMNS = 80
 _RECENT = 1000
+_CLEAR = "\r\x1b[2K"
 
 
 class ProgressLine:
@@ -63,7 +63,7 @@ class ProgressLine:
         if progress.latency_ms is not None:
             self._latencies.append(progress.latency_ms)
         self._last = progress
-        interval = TERMINAL_INTERVAL if self._terminal else PLAIN_INTERVAL
+        interval = _TERMINAL_INTERVAL if self._terminal else PLAIN_INTERVAL
         if self._quiet or (self._drawn_at is not None and now - self._drawn_at < interval):
             return
         self._drawn_at = now
@@ -74,7 +74,7 @@ class ProgressLine:
         line = self.text(progress, columns=_columns() if self._terminal else None)
         try:
             click.echo(
-                f"\r\x1b[2K{line}" if self._terminal else line, err=True, nl=not self._terminal
+                f"{_CLEAR}{line}" if self._terminal else line, err=True, nl=not self._terminal
             )
         except OSError:
             # Nothing can be printed (a closed pipe, a full disk): the run itself must go on.
@@ -87,22 +87,21 @@ class ProgressLine:
         that a terminal breaks could not be drawn over.
         """
         seen = [status for status in InvocationStatus if self._counts[status]]
-        line = self._line(progress, f"{self._title} ", BAR_WIDTH, InvocationStatus)
+        line = self._line(progress, f"{self._title} ", _BAR_WIDTH, InvocationStatus)
         if columns is None or len(line) < columns:
             return line
-        line = self._line(progress, "", BAR_WIDTH, InvocationStatus)
+        line = self._line(progress, "", _BAR_WIDTH, InvocationStatus)
         if len(line) >= columns:
-            line = self._line(progress, "", NARROW_BAR_WIDTH, seen)
+            line = self._line(progress, "", _NARROW_BAR_WIDTH, seen)
         return line[: columns - 1]
 
     def _line(
         self, progress: Progress, title: str, width: int, statuses: Iterable[InvocationStatus]
     ) -> str:
-        filled = width * progress.done // max(progress.total, 1)
-        bar = "█" * filled + "░" * (width - filled)
         counts = " ".join(f"{status} {self._counts[status]}" for status in statuses)
         p50 = f"p50 {statistics.median(self._latencies):.0f} ms" if self._latencies else "p50 -"
         facts = [f"{progress.done}/{progress.total}", counts, p50, f"ETA {self._eta(progress)}"]
+        bar = _bar(progress.done, progress.total, width)
         return f"{title}{bar} {' │ '.join(fact for fact in facts if fact)}"
 
     def _eta(self, progress: Progress) -> str:
@@ -114,9 +113,44 @@ class ProgressLine:
         return f"{minutes}:{rest:02d}"
 
 
+def _bar(done: int, total: int, width: int = _BAR_WIDTH) -> str:
+    filled = width * done // max(total, 1)
+    return "█" * filled + "░" * (width - filled)
+
+
 def _columns() -> int:
     """Return the width of the terminal; one that does not know it (0) counts as 80."""
     try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or UNKNOWN_COLUMNS
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _UNKNOWN_COLUMNS
     except OSError:
-        return UNKNOWN_COLUMNS
+        return _UNKNOWN_COLUMNS
+
+
+class RunLine:
+    """Draws what a service says of a run; a context manager that takes the line away."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._terminal = is_terminal(sys.stderr)
+
+    def __enter__(self) -> Self:
+        """Start without a line."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take the line away."""
+        self._draw("")
+
+    def update(self, theatre: dict[str, Any]) -> None:
+        """Take a theatre as an event of the service has it."""
+        run = theatre["run"]
+        if run is not None:
+            done, total, left = run["progress"], run["total"], run["eta_seconds"]
+            counts = f"{done}/{total} │ failed {run['failures']}"
+            if left is not None:
+                counts += f" │ {left:.0f} s to go"
+            self._draw(f"{self._title} {_bar(done, total)} {counts}")
+
+    def _draw(self, line: str) -> None:
+        if self._terminal:
+            click.echo(f"{_CLEAR}{line}", nl=False, err=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,12 +24,11 @@ from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_obj
 from theatre.engine.errors import ParseError, TheatreError
 from theatre.engine.models import EpisodeOutcome, EpisodeResult
 from theatre.engine.replay import Progress, Rehearsal
-from theatre.engine.replay.records import answering_attempt
-from theatre.oracles.in_process import CannedAnswers
+from theatre.engine.replay.recording import answering_attempt
+from theatre.engine.scoring import COMPOSITE
+from theatre.oracles.in_process import CannedAnswers, read_canned_answers
 
 _SHOWN_FAILURES = 5
-_ENVELOPE = {"output_data", "status", "error_detail", "confidence"}
-_PLACE = {"episode_id", "construct_id"}
 
 
 class RehearsalFailedError(TheatreError):
@@ -105,7 +104,7 @@ def rehearse_file(
     template = read_template(path)
     if answers is not None:
         options = replace(options, answers=read_answers(answers))
-        template = with_canned_answers(template)
+        template = with_adapter(template, "mock")
     require_runnable(template, certificate_run=False)
     failures = FirstFailures()
     with (
@@ -125,7 +124,7 @@ def rehearse_file(
         "would_be_tier": rehearsal.assessment.tier.value,
         "caps": list(rehearsal.assessment.caps),
         "episode_counts": aggregate["episode_counts"],
-        "scores": {**aggregate["scores"], "composite_score": aggregate["composite_score"]},
+        "scores": {**aggregate["scores"], COMPOSITE: aggregate[COMPOSITE]},
         "score_intervals": aggregate["score_intervals"],
         "failures": failures.count,
         "first_failures": [*failures.shown],
@@ -136,10 +135,14 @@ def print_rehearsal(report: JsonObject) -> None:
     """Print what `rehearse_file` returned."""
     document: Any = report
     rows = [
-        (name, format_number(value), format_interval(document["score_intervals"][name]))
+        (
+            "composite" if name == COMPOSITE else name,
+            format_number(value),
+            format_interval(document["score_intervals"][name]),
+        )
         for name, value in document["scores"].items()
     ]
-    print_table(("criterion", "score", "interval"), rows)
+    print_table(("criterion", "score", "95 % interval"), rows)
     counts = {name: count for name, count in document["episode_counts"].items() if count}
     echo("episodes   " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     for one in document["first_failures"]:
@@ -147,53 +150,34 @@ def print_rehearsal(report: JsonObject) -> None:
     if document["failures"] > len(document["first_failures"]):
         echo(f"           and {document['failures'] - len(document['first_failures'])} more")
     echo(f"would be   {document['would_be_tier']}")
-    for cap in document["caps"]:
-        echo(f"           {cap}")
+    for number, cap in enumerate(document["caps"]):
+        echo(f"{'' if number else 'missing':11}{cap}")
     echo("a rehearsal: nothing is certified, and nothing is kept")
 
 
 def read_answers(path: Path) -> CannedAnswers:
-    """Read JSONL: a line has an `episode_id` of the dataset and members of an answer envelope.
-
-    With a `construct_id` it is the answer of that construct alone. Raises ParseError, with the
-    line, for anything else and for a second answer to one question.
-    """
-    answers: dict[tuple[str | None, str], JsonObject] = {}
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            where = f"{path}, line {number}"
-            try:
-                document = parse_object(line)
-            except ParseError as error:
-                raise ParseError(f"{where}: {error}") from error
-            episode_id, construct_id = document.get("episode_id"), document.get("construct_id")
-            unknown = sorted(document.keys() - _ENVELOPE - _PLACE)
-            if not isinstance(episode_id, str) or unknown:
-                got = f"a line with {', '.join(unknown)}" if unknown else "a line without"
-                members = ", ".join(sorted(_ENVELOPE))
-                raise ParseError(
-                    f"{where}: expected an episode_id and no more than {members}, got {got}"
-                )
-            if construct_id is not None and not isinstance(construct_id, str):
-                raise ParseError(f"{where}: expected construct_id to be a string")
-            if (construct_id, episode_id) in answers:
-                raise ParseError(f"{where}: expected one answer to {episode_id}, got a second")
-            answers[construct_id, episode_id] = {
-                name: value for name, value in document.items() if name in _ENVELOPE
-            }
-    return answers
+    """Read a file of answers; ParseError, with file and line, as `read_canned_answers`."""
+    try:
+        with path.open("rb") as lines:
+            return read_canned_answers(lines)
+    except ParseError as error:
+        raise ParseError(f"{path}, {error}", reason=error.reason) from error
 
 
-def with_canned_answers(template: JsonObject) -> JsonObject:
-    """Return the template with `mock` in the place of every construct's adapter.
+def with_adapter(
+    template: Mapping[str, Any], adapter_type: str, versions: Mapping[str, str] | None = None
+) -> JsonObject:
+    """Return the template with one adapter for every construct, and with `versions` as its pins.
 
     How constructs are reached changes; all that is asked and scored stays.
     """
     changed: Any = parse_object(canonical_bytes(template))
     pins, config = changed.get("version_pins", {}), changed.get("product_theatre_config", {})
     if "adapter_version" in pins:
-        pins["adapter_version"] = "mock@1"
-    config["adapter_type"] = "mock"
+        pins["adapter_version"] = f"{adapter_type}@1"
+    if versions is not None:
+        pins["constructs"] = {**versions}
+    config["adapter_type"] = adapter_type
     for elsewhere in ("adapter_endpoint", "construct_endpoints"):
         config.pop(elsewhere, None)
     return parse_object(canonical_bytes(changed))

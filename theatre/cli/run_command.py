@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -29,11 +30,12 @@ from theatre.cli.template_files import (
 )
 from theatre.cli.theatre_run import RunOptions, run_theatre
 from theatre.cli.workspace import Workspace
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate
-from theatre.files.theatre_store import TheatreLease
+from theatre.files.theatre_store import TheatreLease, TheatreView
 
 # `echelon theatre commit`: a theatre in the store, committed.
 
@@ -68,7 +70,7 @@ def _commit(template: ValidTemplate, folder: Path, workspace: Workspace) -> dict
     }
 
 
-UNFINISHED = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING})
+_UNFINISHED = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING})
 
 DEFAULT_OPTIONS = RunOptions()
 
@@ -184,7 +186,7 @@ def run_to_end(
             )
         except (KeyboardInterrupt, asyncio.CancelledError) as interruption:
             view = workspace.store.view(theatre_id)
-            if view.state in UNFINISHED:
+            if view.state in _UNFINISHED:
                 raise InterruptedRunError(theatre_id, view.recorded) from interruption
 
 
@@ -192,37 +194,28 @@ def find_or_commit_theatre(target: str, workspace: Workspace, *, new: bool) -> s
     """Return the id of `target`; a template file is committed, unless its theatre is unfinished."""
     path = Path(target)
     if not path.is_file():
-        return _id_of(target, workspace)
+        try:
+            return workspace.store.view(target).theatre_id
+        except NotFoundError as error:
+            raise NotFoundError(f"{error}; no template file of that name either") from error
     template = require_runnable(read_template(path))
-    unfinished = None if new else _find_unfinished(template, path.parent, workspace)
-    if unfinished is None:
-        return _commit(template, path.parent, workspace)["theatre_id"]
-    click.echo(
-        f"going on with the unfinished theatre {unfinished} (--new starts another)", err=True
-    )
-    return unfinished
+    for view in () if new else committed_theatres(template.document, path.parent, workspace):
+        # A reproduction is never certified: it must not be gone on with in a run's place.
+        if view.state in _UNFINISHED and view.reproduces is None:
+            click.echo(
+                f"going on with the unfinished theatre {view.theatre_id} (--new starts another)",
+                err=True,
+            )
+            return view.theatre_id
+    return _commit(template, path.parent, workspace)["theatre_id"]
 
 
-def _id_of(target: str, workspace: Workspace) -> str:
-    try:
-        return workspace.store.view(target).theatre_id
-    except NotFoundError as error:
-        raise NotFoundError(f"{error}; no template file of that name either") from error
-
-
-def _find_unfinished(template: ValidTemplate, folder: Path, workspace: Workspace) -> str | None:
-    """Return the newest unfinished theatre with this commitment, from the same folder.
-
-    A reproduction is none: it is never certified.
-    """
-    wanted = CommitmentProtocol.hash_template(template.document)
+def committed_theatres(
+    document: JsonObject, folder: Path, workspace: Workspace
+) -> Iterator[TheatreView]:
+    """Yield the theatres with this commitment and from `folder`, the newest first."""
+    wanted = CommitmentProtocol.hash_template(document)
     for theatre_id in reversed(workspace.store.theatre_ids()):
         view = workspace.store.view(theatre_id)
-        if (
-            view.commitment_hash == wanted
-            and view.state in UNFINISHED
-            and view.template_folder == folder.resolve()
-            and view.reproduces is None
-        ):
-            return theatre_id
-    return None
+        if view.commitment_hash == wanted and view.template_folder == folder.resolve():
+            yield view

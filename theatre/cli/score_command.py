@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -13,15 +12,17 @@ import click
 
 from theatre.cli.checking import require_consistent
 from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
-from theatre.cli.verification_inspection import print_inspection, read_inspection
+from theatre.cli.inspect_command import print_inspection, read_inspection
+from theatre.cli.run_command import committed_theatres
+from theatre.cli.tables import format_number
+from theatre.cli.template_files import read_template
 from theatre.cli.verification_run import TEMPLATE_FILE
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
-from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import InvocationStatus, read_episodes
-from theatre.engine.rlmf_export import SealedBundle, SealedEpisode
+from theatre.engine.rlmf_export import SealedBundle
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import product_template
 from theatre.files.durable import replace_durably
@@ -41,10 +42,11 @@ from theatre.verification.template import (
 # Recorded answers in a folder: a sealed run, an unfinished one, or files without a commitment.
 
 
-BESIDE_THE_DATA = "answers.jsonl"
+_ANSWERS = "answers.jsonl"
 _NOBODY = OracleUnderTest(
     construct_id="unknown", version="0000000", adapter_type="local", endpoint="construct:unknown"
 )
+_STATUS = {"scored": InvocationStatus.SUCCESS, "excluded": InvocationStatus.REFUSED}
 _NO_TERMS = Terms(weights=EQUAL_WEIGHTS, timeout_seconds=30, ground_truth_source="CUSTOM")
 
 
@@ -58,7 +60,12 @@ class SealedRunFolder:
         """Return the scores of a run that earned no verification certificate."""
         sealed = SealedBundle(self.bundle)
         episodes = list(sealed.episodes())
-        answers = {one.truth.episode_id: _recorded_answer(one) for one in episodes}
+        answers = {
+            one.truth.episode_id: RecordedAnswer.of(
+                one.record, _STATUS.get(str(one.line["outcome"]), InvocationStatus.ERROR)
+            )
+            for one in episodes
+        }
         truths = (one.truth for one in episodes)
         return _answers_report(why, rescore(sealed.template, load_scorers(), truths, answers))
 
@@ -103,7 +110,8 @@ class UncommittedAnswers:
     def report(self) -> JsonObject:
         """Return the scores; raises DatasetError for lines that are none."""
         dataset = (self.folder / DATASET_FILE).read_bytes()
-        answers = read_answers(_lines(self.folder / BESIDE_THE_DATA), SchemaRegistry())
+        with (self.folder / _ANSWERS).open("rb") as lines:
+            answers = read_answers((x.removesuffix(b"\n") for x in lines), SchemaRegistry())
         template = oracle_template(_NOBODY, _NO_TERMS, sha256_hex(dataset))
         episodes = read_episodes(dataset.splitlines())
         why = "no commitment was made before these answers"
@@ -124,14 +132,15 @@ def find_recorded_run(folder: Path, workspace: Workspace) -> RecordedRun:
     if (folder / "origin.json").is_file():
         return _theatre(FileTheatreStore(folder.resolve().parents[1]), folder.name, workspace)
     if (folder / TEMPLATE_FILE).is_file():
-        found = _newest(folder, workspace)
+        template = read_template(folder / TEMPLATE_FILE)
+        found = next(committed_theatres(template, folder, workspace), None)
         if found is not None:
-            return _theatre(workspace.store, found, workspace)
-    if (folder / DATASET_FILE).is_file() and (folder / BESIDE_THE_DATA).is_file():
+            return _theatre(workspace.store, found.theatre_id, workspace)
+    if (folder / DATASET_FILE).is_file() and (folder / _ANSWERS).is_file():
         return UncommittedAnswers(folder=folder)
     raise NotFoundError(
         f"expected a bundle, a theatre, the folder of a verification, or {DATASET_FILE} with "
-        f"{BESIDE_THE_DATA} in {folder}, got none of them"
+        f"{_ANSWERS} in {folder}, got none of them"
     )
 
 
@@ -143,29 +152,6 @@ def _theatre(store: FileTheatreStore, theatre_id: str, workspace: Workspace) -> 
     return UnfinishedRun(store=store, view=view, workspace=workspace)
 
 
-def _newest(folder: Path, workspace: Workspace) -> str | None:
-    template = parse_object((folder / TEMPLATE_FILE).read_bytes())
-    wanted = CommitmentProtocol.hash_template(template)
-    for theatre_id in reversed(workspace.store.theatre_ids()):
-        view = workspace.store.view(theatre_id)
-        if view.commitment_hash == wanted and view.template_folder == folder.resolve():
-            return theatre_id
-    return None
-
-
-def _recorded_answer(episode: SealedEpisode) -> RecordedAnswer:
-    status = {"scored": InvocationStatus.SUCCESS, "excluded": InvocationStatus.REFUSED}.get(
-        cast("str", episode.line["outcome"]), InvocationStatus.ERROR
-    )
-    return RecordedAnswer.of(episode.record, status)
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as handle:
-        for line in handle:
-            yield line.removesuffix(b"\n")
-
-
 def _answers_report(why: str, found: JsonObject) -> JsonObject:
     return {"is_certificate": False, "why": why, **found}
 
@@ -175,7 +161,7 @@ def _answers_report(why: str, found: JsonObject) -> JsonObject:
     "--data",
     required=True,
     type=click.Path(path_type=Path),
-    help=f"The folder of a run, a bundle, or one with {BESIDE_THE_DATA} next to its ground truth.",
+    help=f"The folder of a run, a bundle, or one with {_ANSWERS} next to its ground truth.",
 )
 @click.option(
     "--output",
@@ -220,6 +206,6 @@ def _report(report: JsonObject, output: Path, *, as_json: bool) -> None:
         return
     echo(f"no certificate: {report['why']}")
     for criterion, mean in cast("dict[str, float | None]", report["scores"]).items():
-        echo(f"{criterion:15} {'-' if mean is None else f'{mean:.3f}'}")
+        echo(f"{criterion:15} {format_number(mean)}")
     echo(f"replays         {report['replay_count']} of {report['changes']} changes")
     echo(f"written         {output}")

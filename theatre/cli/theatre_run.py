@@ -17,7 +17,6 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Draws
 from theatre.engine.errors import DatasetError
 from theatre.engine.models import EpisodeResult
-from theatre.engine.oracle_contract import Invoker
 from theatre.engine.replay import Progress, Rehearsal, ReplayEngine, RunContext, RunSettings
 from theatre.engine.replay.context import RecordedSequences, RunJournal
 from theatre.engine.schema_registry import SchemaRegistry
@@ -25,13 +24,10 @@ from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import OVERDUE
 from theatre.files.theatre_store import TheatreLease
-from theatre.oracles.endpoints import ReachableAdapter
-from theatre.oracles.in_process import CannedAnswers
+from theatre.oracles.in_process import CannedAnswers, by_alias
 from theatre.oracles.retry import make_retrying_invoker, require_reachable
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_computations, load_episode_runners, load_scorers
 
 # Signals that end a command as Ctrl-C does: what is in is kept, what was started is stopped.
 
@@ -145,6 +141,9 @@ async def run_theatre(
             ) as adapters,
             open_judge(held.theatre.template, workspace, is_needed=is_calling) as judge,
         ):
+            invoke = make_retrying_invoker(asyncio.sleep)
+            if options.ends_with_construct:
+                invoke = require_reachable(invoke, adapters)
             engine = ReplayEngine(
                 held.theatre,
                 NotifyingJournal(held.journal, options.on_recorded),
@@ -157,7 +156,7 @@ async def run_theatre(
                     previous_environment=await asyncio.to_thread(
                         _previous_environment, held, template, workspace
                     ),
-                    invoke=_invoker(options, adapters),
+                    invoke=invoke,
                     datasets=datasets,
                     scorers=load_scorers(),
                     computations=load_computations(),
@@ -189,11 +188,7 @@ def _by_alias(held: TheatreLease, answers: CannedAnswers) -> CannedAnswers:
     """Return answers by the ids that constructs are asked under."""
     if held.coin is None:
         return {}
-    draws = Draws(held.coin, held.theatre.commitment.commitment_hash)
-    return {
-        (construct_id, draws.alias(episode_id)): answer
-        for (construct_id, episode_id), answer in answers.items()
-    }
+    return by_alias(answers, Draws(held.coin, held.theatre.commitment.commitment_hash))
 
 
 def _previous_environment(
@@ -214,8 +209,3 @@ async def _end_if_overdue(held: TheatreLease) -> None:
         _, events = held.theatre.end(at=now, outcome={**OVERDUE})
         await held.journal.note_together(events)
         held.theatre.require_in_time(now)
-
-
-def _invoker(options: RunOptions, adapters: Mapping[str, ReachableAdapter]) -> Invoker:
-    invoke = make_retrying_invoker(asyncio.sleep)
-    return require_reachable(invoke, adapters) if options.ends_with_construct else invoke

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.evidence_report import print_preview
+from theatre.cli.certificate_report import print_preview
 from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
 from theatre.cli.reports import print_violations
 from theatre.cli.template_files import read_template, template_argument, validate_template
@@ -24,8 +24,7 @@ from theatre.engine.templates import ProductTheatreTemplate, TemplateView
 from theatre.files.datasets import DatasetRoots, verify_datasets
 from theatre.files.evidence_preview import preview_evidence
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_episode_runners, load_scorers
 
 
 @click.command()

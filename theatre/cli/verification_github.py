@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random  # noqa: TID251  # the composition root; nothing that is kept depends on it
 import re
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
@@ -17,6 +16,7 @@ from theatre.cli.workspace import Workspace
 from theatre.verification.errors import RepositoryError
 from theatre.verification.github.pull_requests import PullRequestSelection, ReadingCache, connect
 from theatre.verification.github.rest import Pace
+from theatre.verification.local_history import Selection
 from theatre.verification.records import GroundTruthRecord
 
 API_VARIABLE, TOKEN_VARIABLE = "GITHUB_API_URL", "GITHUB_TOKEN"
@@ -25,9 +25,13 @@ _NAME = re.compile(r"/([A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}?)(?:\.git)?/?
 
 
 def read_github(
-    url: str, selection: PullRequestSelection, workspace: Workspace, log: VerificationLog
+    url: str,
+    selection: Selection,
+    labels: tuple[str, ...],
+    workspace: Workspace,
+    log: VerificationLog,
 ) -> list[GroundTruthRecord]:
-    """Return the merged pull requests of a repository on GitHub.
+    """Return the merged pull requests of a repository on GitHub, those with all of `labels`.
 
     Its interface is that of GITHUB_API_URL, else GitHub's own; a token is taken from GITHUB_TOKEN
     and written nowhere. Raises RepositoryError for a URL that names no repository, and what
@@ -43,7 +47,14 @@ def read_github(
             f"expected a repository on github.com, got one on {parts.hostname}: name the root of "
             f"its interface in {API_VARIABLE}"
         )
-    return asyncio.run(_read(root.rstrip("/"), name[1], selection, workspace, log))
+    wanted = PullRequestSelection(
+        commit_range=None if selection.commit_range == "HEAD" else selection.commit_range,
+        since=selection.since,
+        until=selection.until,
+        labels=labels,
+        limit=selection.limit,
+    )
+    return asyncio.run(_read(root.rstrip("/"), name[1], wanted, workspace, log))
 
 
 async def _read(
@@ -54,17 +65,14 @@ async def _read(
     log: VerificationLog,
 ) -> list[GroundTruthRecord]:
     token = workspace.environment.get(TOKEN_VARIABLE)
-    cache = ReadingCache(_cache_folder(workspace, URL(root), name))
+    origin = URL(root)
+    folder = workspace.home / "verification" / "github" / f"{origin.host}-{origin.port}"
+    cache = ReadingCache(folder / name.replace("/", "+"))
 
-    def say(seconds: float, why: str) -> None:
+    def report(seconds: float, why: str) -> None:
         click.echo(f"note: waiting {seconds:.0f} s for GitHub: {why}", err=True)
         log.log_event("waiting", seconds=round(seconds, 3), why=why)
 
-    pace = Pace(clock=utc_now, sleep=asyncio.sleep, jitter=random.random, on_wait=say)
+    pace = Pace(clock=utc_now, sleep=asyncio.sleep, jitter=random.random, on_wait=report)
     async with connect(root, name, token=token, cache=cache, pace=pace) as pull_requests:
         return await pull_requests.records(selection)
-
-
-def _cache_folder(workspace: Workspace, origin: URL, name: str) -> Path:
-    host = f"{origin.host}-{origin.port}"
-    return workspace.home / "verification" / "github" / host / name.replace("/", "+")

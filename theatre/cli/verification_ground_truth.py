@@ -122,7 +122,13 @@ def source_options(command: CommandT) -> CommandT:
             show_default=True,
             help="Which commits: all but merges, those of the branch itself, or its merges.",
         ),
-        click.option("--range", "commit_range", default="HEAD", show_default=True, help="A..B"),
+        click.option(
+            "--range",
+            "commit_range",
+            default="HEAD",
+            show_default=True,
+            help="Which commits, as git names them: A..B, or all up to one.",
+        ),
         click.option(
             "--label", "labels", multiple=True, help="GitHub: only pull requests with it."
         ),
@@ -234,18 +240,8 @@ def _records(source: Source, workspace: Workspace, log: VerificationLog) -> list
         raise click.UsageError("expected --history for a local clone only")
     # Imported here: aiohttp costs start-up time that a local clone need not pay.
     from theatre.cli.verification_github import read_github  # noqa: PLC0415  # see above
-    from theatre.verification.github.pull_requests import (  # noqa: PLC0415  # see above
-        PullRequestSelection,
-    )
 
-    wanted = PullRequestSelection(
-        commit_range=None if selection.commit_range == "HEAD" else selection.commit_range,
-        since=selection.since,
-        until=selection.until,
-        labels=source.labels,
-        limit=selection.limit,
-    )
-    return read_github(source.repo, wanted, workspace, log)
+    return read_github(source.repo, selection, source.labels, workspace, log)
 
 
 # `echelon ingest`: a repository's changes as ground truth in a folder, for replays without it.

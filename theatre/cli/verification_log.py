@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from theatre.cli.committing import utc_now
+from theatre.cli.tables import format_number
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.models import EpisodeResult, Scored
@@ -64,5 +65,5 @@ def score_of(result: EpisodeResult, criterion: str) -> float | None:
 def replay_line(result: EpisodeResult) -> str:
     """Return what `--verbose` shows of one replay."""
     scores = ((name, score_of(result, name)) for name in CRITERIA)
-    shown = "  ".join(f"{name} {'-' if x is None else f'{x:.3f}'}" for name, x in scores)
+    shown = "  ".join(f"{name} {format_number(score)}" for name, score in scores)
     return f"{result.seq:5}  {result.episode_id[:_SHOWN_ID]:12}  {result.outcome.value:8}  {shown}"

@@ -22,11 +22,11 @@ from theatre.cli.exits import (
     print_document,
     read_file,
 )
+from theatre.cli.inspect_command import print_measures
 from theatre.cli.reports import print_run, run_report
 from theatre.cli.run_command import find_or_commit_theatre, run_to_end
+from theatre.cli.tables import format_number
 from theatre.cli.theatre_run import RunOptions
-from theatre.cli.verification_certificate import write_certificate
-from theatre.cli.verification_inspection import print_measures
 from theatre.cli.verification_log import VerificationLog, replay_line
 from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
 from theatre.engine.bundle_check import CheckReport
@@ -47,6 +47,7 @@ from theatre.oracles.errors import ConstructTransportError, ConstructUnreachable
 from theatre.oracles.in_process import construct_from_callable
 from theatre.oracles.wire_forms import PLAIN_PIN, WireForm
 from theatre.verification import version_probe
+from theatre.verification.certificate import CERTIFICATE_FILE, verification_certificate
 from theatre.verification.errors import NoVerificationError
 from theatre.verification.provenance import require_built_in
 from theatre.verification.template import CRITERIA, TEMPLATE_ID, OracleUnderTest
@@ -179,24 +180,20 @@ TEMPLATE_FILE = "template.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPreferences:
-    """Output options of a run, and the headers for services."""
+class VerificationFolder:
+    """A folder with ground truth, dataset and template, and how its run is wanted.
 
+    `headers_env` are request headers and the variables that hold their values.
+    """
+
+    folder: Path
+    workspace: Workspace
+    log: VerificationLog
     new: bool
     quiet: bool
     verbose: bool
     headers_env: Mapping[str, str]
     as_json: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerificationFolder:
-    """A folder with ground truth, dataset and template, and where theatres are kept."""
-
-    folder: Path
-    workspace: Workspace
-    preferences: RunPreferences
-    log: VerificationLog
 
     @property
     def minimum(self) -> int:
@@ -215,7 +212,7 @@ class VerificationFolder:
 
     def resumption(self, *, new: bool = False) -> str:
         """Return the command that goes on with what lies here, or begins it anew."""
-        headers = (f"{name}={variable}" for name, variable in self.preferences.headers_env.items())
+        headers = (f"{name}={variable}" for name, variable in self.headers_env.items())
         words = [
             *("echelon", "verify", "--resume", str(self.folder)),
             *(word for header in headers for word in ("--header", header)),
@@ -230,17 +227,17 @@ class VerificationFolder:
         """
         minimum = self.minimum
         template = self.folder / TEMPLATE_FILE
-        theatre_id = find_or_commit_theatre(str(template), self.workspace, new=self.preferences.new)
+        theatre_id = find_or_commit_theatre(str(template), self.workspace, new=self.new)
         self.log.log_event("run", theatre_id=theatre_id, folder=str(self.folder))
-        if not self.preferences.quiet:
+        if not self.quiet:
             click.echo(f"note: should this be stopped, go on with: {self.resumption()}", err=True)
         options = RunOptions(
-            headers_env=self.preferences.headers_env,
+            headers_env=self.headers_env,
             on_recorded=self._log_results,
             ends_with_construct=True,
         )
         try:
-            quiet = self.preferences.quiet or self.preferences.verbose
+            quiet = self.quiet or self.verbose
             run_to_end(theatre_id, self.workspace, options, quiet=quiet)
         except (InterruptedRunError, ConstructUnreachableError) as stopped:
             self._print_stopped(theatre_id, stopped)
@@ -248,7 +245,7 @@ class VerificationFolder:
 
     def _log_results(self, results: Sequence[EpisodeResult]) -> None:
         self.log.log_replays(results)
-        if self.preferences.verbose:
+        if self.verbose:
             for result in results:
                 echo(replay_line(result), err=True)
 
@@ -257,14 +254,14 @@ class VerificationFolder:
         partial = asyncio.run(_scores_so_far(theatre_id, self.workspace))
         resumption = self.resumption()
         self.log.log_event("stopped", theatre_id=theatre_id, code=error.code, **partial)
-        if self.preferences.as_json:
+        if self.as_json:
             failure = {"code": error.code, "message": str(error)}
             print_document(
                 {"error": failure, "theatre_id": theatre_id, **partial, "go_on_with": resumption}
             )
         else:
             echo(f"error ({error.code}): {error}", err=True)
-            print_scores_so_far(partial)
+            _print_scores_so_far(partial)
             echo(f"go on with: {resumption}")
         raise CommandEndedError(ExitCode.INCOMPLETE) from error
 
@@ -277,7 +274,10 @@ class VerificationFolder:
         sound = bundle if check is not None and not check.failed else None
         issued = None
         if sound is not None and scored >= minimum:
-            issued = write_certificate(sound, self.folder)
+            certificate = verification_certificate(sound)
+            replace_durably(sound.parent / CERTIFICATE_FILE, certificate)
+            issued = str(self.folder / CERTIFICATE_FILE)
+            replace_durably(self.folder / CERTIFICATE_FILE, certificate)
         self._log_end(report, check, issued)
         self._print(report, check, issued)
         if check is not None and check.failed:
@@ -306,7 +306,7 @@ class VerificationFolder:
         )
 
     def _print(self, report: JsonObject, check: CheckReport | None, issued: str | None) -> None:
-        if self.preferences.as_json:
+        if self.as_json:
             counts = cast("JsonObject", report["episode_counts"] or {})
             print_document(
                 {
@@ -333,11 +333,11 @@ class VerificationFolder:
             echo(f"in short     {issued}")
 
 
-def print_scores_so_far(partial: JsonObject) -> None:
-    """Print what `_scores_so_far` returns."""
+def _print_scores_so_far(partial: JsonObject) -> None:
+    """Print the means of a run that was stopped."""
     echo(f"so far       {partial['recorded']} changes, no certificate")
     for criterion, score in cast("dict[str, float | None]", partial["scores_so_far"]).items():
-        echo(f"             {criterion} {'-' if score is None else f'{score:.3f}'}")
+        echo(f"             {criterion} {format_number(score)}")
 
 
 async def _scores_so_far(theatre_id: str, workspace: Workspace) -> JsonObject:

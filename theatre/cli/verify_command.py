@@ -26,7 +26,6 @@ from theatre.cli.verification_log import VerificationLog, log_option
 from theatre.cli.verification_run import (
     TEMPLATE_FILE,
     NamedOracle,
-    RunPreferences,
     VerificationFolder,
     oracle_under_test,
 )
@@ -61,7 +60,9 @@ def _weights(_: click.Context, __: click.Parameter, text: str | None) -> Mapping
 
 
 weights_option = click.option(
-    "--weights", callback=_weights, help="precision=2,recall=1,reply_accuracy=1"
+    "--weights",
+    callback=_weights,
+    help="What each score counts for, as precision=2,recall=1,reply_accuracy=1.  [default: alike]",
 )
 
 
@@ -140,13 +141,11 @@ class VerifyOptions:
             folder=folder,
             workspace=workspace,
             log=self.log,
-            preferences=RunPreferences(
-                new=self.new,
-                quiet=self.quiet,
-                verbose=self.verbose,
-                headers_env=self.headers_env,
-                as_json=self.as_json,
-            ),
+            new=self.new,
+            quiet=self.quiet,
+            verbose=self.verbose,
+            headers_env=self.headers_env,
+            as_json=self.as_json,
         )
 
     def named_oracle(self) -> NamedOracle:
@@ -171,7 +170,11 @@ class VerifyOptions:
     "--output", type=click.Path(path_type=Path), help="Folder for ground truth and template."
 )
 @click.option("--construct", help="construct:ID, module:name of a callable, or a URL.")
-@click.option("--construct-type", type=click.Choice(["http", "python"]), help="If looks deceive.")
+@click.option(
+    "--construct-type",
+    type=click.Choice(["http", "python"]),
+    help="What it is, where its form does not tell: a URL, or module:name.",
+)
 @click.option(
     "--construct-id",
     default="community_oracle",
@@ -191,7 +194,9 @@ class VerifyOptions:
     help="Where the module of a callable lies (working folder).",
 )
 @weights_option
-@click.option("--timeout", type=click.IntRange(1), default=30, show_default=True, help="Seconds.")
+@click.option(
+    "--timeout", type=click.IntRange(1), default=30, show_default=True, help="Seconds for a call."
+)
 @click.option(
     "--retries",
     type=click.IntRange(0, 10),

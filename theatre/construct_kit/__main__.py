@@ -11,12 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from theatre.construct_kit.http_server import LOOPBACK
-from theatre.construct_kit.stdio_server import (
-    serve_target_on_socket,
-    serve_target_on_stdio,
-    serve_target_over_http,
-)
+from theatre.construct_kit.http_server import LOOPBACK, inherited_socket, serve_construct
+from theatre.construct_kit.loading import load_construct
+from theatre.construct_kit.served_construct import ServedConstruct
+from theatre.construct_kit.stdio_server import answer_lines, claim_stdio
 from theatre.engine.errors import TheatreError
 
 _EXIT_FAILURE = 1
@@ -25,24 +23,22 @@ _EXIT_FAILURE = 1
 def main(arguments: Sequence[str]) -> int:
     """Serve until the end of input or a signal; return the exit code."""
     options = _parser().parse_args(arguments)
+
+    def load() -> ServedConstruct:
+        return load_construct(
+            options.target, options.folder, construct_id=options.id, version=options.version
+        )
+
     try:
-        if options.stdio or options.socket:
-            serve = serve_target_on_stdio if options.stdio else serve_target_on_socket
-            serve(
-                options.target,
-                options.folder,
-                construct_id=options.id,
-                version=options.version,
-            )
+        if options.stdio:
+            # Claimed first: the module must not print between the answers while it is imported.
+            wire = claim_stdio()
+            answer_lines(load(), wire)
+        elif options.socket:
+            listener = inherited_socket()
+            serve_construct(load(), listener=listener)
         else:
-            serve_target_over_http(
-                options.target,
-                options.folder,
-                construct_id=options.id,
-                version=options.version,
-                host=options.host,
-                port=options.port,
-            )
+            serve_construct(load(), host=options.host, port=options.port)
     except TheatreError as error:
         sys.stderr.write(f"error ({error.code}): {error}\n")
         return _EXIT_FAILURE

@@ -16,26 +16,96 @@ import socketserver
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from types import FrameType
 from typing import NamedTuple
 
-from theatre.construct_kit.envelopes import MAX_QUESTION_BYTES, AddressError, QuestionError
-from theatre.construct_kit.loading import Calls
+from theatre.construct_kit.envelopes import (
+    MAX_QUESTION_BYTES,
+    AddressError,
+    QuestionError,
+    read_question,
+)
 from theatre.construct_kit.served_construct import ServedConstruct, make_servable
+from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.errors import ParseError
-
-# How the kit's HTTP server takes a request: what it answers, what it refuses, how much it reads.
-#
-# A refusal is a status and a JSON object `{"error": …}`, and ends the connection. Whatever is an
-# envelope is answered with 200: that a construct fails is the envelope's matter, not HTTP's.
-
 
 _METHODS = {"/": "POST", "/healthz": "GET"}
 _LINGER_SECONDS = 2.0
 _CHUNK_BYTES = 65536
+_MOST_BYTES = 16 * 1024 * 1024
+
+
+class Calls:
+    """Stands between a server's threads and the construct: answers, remembers, counts.
+
+    The latest final answers, 16 MiB of them, are kept by invocation id and question, so that a
+    repeated call need not be paid for twice: every attempt of one call, and the call that a resumed
+    run makes again, has the same invocation id. An error is not kept: a retry asks because it may
+    pass.
+    """
+
+    def __init__(self, construct: ServedConstruct) -> None:
+        self._construct = construct
+        self._answers: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._bytes = 0
+        self._under_way = 0
+        # Guards all of the above, and tells who waits for the last call.
+        self._changed = threading.Condition()
+
+    def answer(self, raw: bytes) -> bytes:
+        """Return the answer to an envelope; a final one from memory, the second time.
+
+        Raises ParseError and QuestionError as `read_question`.
+        """
+        question = read_question(raw)
+        asked = [question.construct_id, question.construct_version, question.input_data]
+        key = question.invocation_id, canonical_sha256(asked)
+        with self._changed:
+            known = self._answers.get(key)
+        if known is not None:
+            return known
+        answer = self._construct.answer(question)
+        if answer.final:
+            with self._changed:
+                self._remember(key, answer.body)
+        return answer.body
+
+    def _remember(self, key: tuple[str, str], body: bytes) -> None:
+        """Keep an answer; the oldest ones make room."""
+        self._bytes += len(body) - len(self._answers.pop(key, b""))
+        self._answers[key] = body
+        while self._bytes > _MOST_BYTES:
+            _, oldest = self._answers.popitem(last=False)
+            self._bytes -= len(oldest)
+
+    def health(self) -> JsonObject:
+        """Return who answers here, and in which version."""
+        return {
+            "status": "ok",
+            "construct_id": self._construct.construct_id,
+            "construct_version": self._construct.version,
+        }
+
+    @contextlib.contextmanager
+    def track(self) -> Iterator[None]:
+        """Count a call while it lasts, until its answer is sent."""
+        with self._changed:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._under_way -= 1
+                self._changed.notify_all()
+
+    def finish(self, *, within_seconds: float) -> None:
+        """Wait until no call is under way, or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._under_way == 0, timeout=within_seconds)
 
 
 class _Refused(NamedTuple):
@@ -44,7 +114,11 @@ class _Refused(NamedTuple):
 
 
 class RequestHandler(BaseHTTPRequestHandler):
-    """One connection, and the requests that come over it."""
+    """One connection, and the requests that come over it.
+
+    A refusal is a status and a JSON object `{"error": …}`, and ends the connection. Whatever is an
+    envelope is answered with 200: that a construct fails is the envelope's matter, not HTTP's.
+    """
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -178,7 +252,7 @@ def serve_http(function: Callable[..., object], host: str = LOOPBACK, port: int 
     Port 0 takes a free one; the address is printed on stderr. The callable is called from
     several threads at once where several calls come at once. Calls that are under way when the
     signal comes get ten seconds. Raises AddressError where it cannot listen there, and
-    ConstructVersionError as `served`.
+    ConstructVersionError as `make_servable`.
     """
     serve_construct(make_servable(function), host=host, port=port)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.abc import PathEntryFinder
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
@@ -19,63 +17,19 @@ from importlib.machinery import (
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from theatre.construct_kit.envelopes import (
-    CallableBrokenError,
-    CallableNotFoundError,
-    read_question,
-)
-from theatre.construct_kit.served_construct import AnswerMemory, ServedConstruct
-from theatre.engine.canonical_json import JsonObject
-
-# The calls that one HTTP server takes: answered, remembered, and counted while under way.
+from theatre.construct_kit.envelopes import CallableBrokenError, CallableNotFoundError
+from theatre.construct_kit.served_construct import ServedConstruct, make_servable
 
 
-class Calls:
-    """Stands between a server's threads and the construct."""
+def load_construct(
+    target: str, folder: Path, *, construct_id: str | None, version: str | None
+) -> ServedConstruct:
+    """Return the callable `module:name` below `folder`, ready to be served.
 
-    def __init__(self, construct: ServedConstruct) -> None:
-        self._construct = construct
-        self._memory = AnswerMemory()
-        self._under_way = 0
-        self._changed = threading.Condition()
-
-    def answer(self, raw: bytes) -> bytes:
-        """Return the answer to an envelope; a final one from memory, the second time.
-
-        Raises ParseError and QuestionError as `read_question`.
-        """
-        question = read_question(raw)
-        known = self._memory.recall(question)
-        if known is not None:
-            return known
-        answer = self._construct.answer(question)
-        self._memory.remember(question, answer)
-        return answer.body
-
-    def health(self) -> JsonObject:
-        """Return who answers here, and in which version."""
-        return {
-            "status": "ok",
-            "construct_id": self._construct.construct_id,
-            "construct_version": self._construct.version,
-        }
-
-    @contextlib.contextmanager
-    def track(self) -> Iterator[None]:
-        """Count a call while it lasts, until its answer is sent."""
-        with self._changed:
-            self._under_way += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._under_way -= 1
-                self._changed.notify_all()
-
-    def finish(self, *, within_seconds: float) -> None:
-        """Wait until no call is under way, or the time is over."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._under_way == 0, timeout=within_seconds)
+    Raises as `load_callable` and `make_servable`.
+    """
+    function = load_callable(target, folder)
+    return make_servable(function, construct_id=construct_id, version=version, target=target)
 
 
 def load_callable(target: str, folder: Path) -> Callable[..., object]:

@@ -10,16 +10,15 @@ import re
 import sys
 import threading
 import traceback
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
 from theatre.construct_kit.envelopes import ConstructVersionError, Outcome, Question, write_answer
-from theatre.engine.canonical_json import JsonObject, canonical_sha256, json_type, sha256_hex
+from theatre.engine.canonical_json import JsonObject, json_type, sha256_hex
 from theatre.engine.errors import CanonicalisationError, ParseError
 from theatre.engine.oracle_contract import program_version, served_argv
 
@@ -51,9 +50,10 @@ def content_version(target: str) -> str:
     """
     module_name, _, name = target.partition(":")
     module = sys.modules[module_name]
-    root, files = _files_of(_outermost(module))
+    import_name = _import_name(module)
+    root, files = _files_of(sys.modules.get(import_name.partition(".")[0], module))
     hashes = {path.relative_to(root).as_posix(): sha256_hex(path.read_bytes()) for path in files}
-    return program_version(served_argv(f"{_import_name(module)}:{name}"), hashes)
+    return program_version(served_argv(f"{import_name}:{name}"), hashes)
 
 
 def _import_name(module: ModuleType) -> str:
@@ -96,7 +96,7 @@ class Refusal(Exception):  # noqa: N818  # a refusal is an answer of its own kin
 class Declaration:
     """What the decorator says about a callable."""
 
-    construct_id: str
+    construct_id: str | None
     version: str | None
 
 
@@ -123,12 +123,6 @@ def construct(
     return declare
 
 
-def declaration_of(function: Callable[..., object]) -> Declaration | None:
-    """Return what `construct` declared about a callable; None where it declared nothing."""
-    declared = getattr(function, _MARK, None)
-    return declared if isinstance(declared, Declaration) else None
-
-
 # One event loop for every call of an async construct, whatever thread the call came in by.
 
 
@@ -149,20 +143,17 @@ class EventLoopThread:
 
     def result_of(self, awaitable: Awaitable[object]) -> object:
         """Wait for an awaitable and return its result, or raise what it raised."""
+        with self._start:
+            if self._loop is None:
+                self._loop = _start_loop()
         outcome = _result_or_ending(awaitable)
-        result, ending = asyncio.run_coroutine_threadsafe(outcome, self._running_loop()).result()
+        result, ending = asyncio.run_coroutine_threadsafe(outcome, self._loop).result()
         if ending is not None:
             raise ending
         return result
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._start:
-            if self._loop is None:
-                self._loop = _started_loop()
-            return self._loop
 
-
-def _started_loop() -> asyncio.AbstractEventLoop:
+def _start_loop() -> asyncio.AbstractEventLoop:
     started: Future[asyncio.AbstractEventLoop] = Future()
     ending = asyncio.Event()
 
@@ -202,41 +193,25 @@ class Answer:
     final: bool
 
 
+@dataclass(frozen=True, slots=True)
 class ServedConstruct:
     """Calls a construct's callable and puts what comes of it into an envelope.
 
-    `construct_id` None: it answers under whatever id it is called by.
+    `construct_id` is the id that it answers for; with None it answers under whatever id it is
+    called by. `version` is the one that it reports.
     """
 
-    def __init__(
-        self, function: Callable[..., object], *, construct_id: str | None, version: str
-    ) -> None:
-        self._function = function
-        self._construct_id = construct_id
-        self._version = version
-        self._loop = EventLoopThread()
-
-    @property
-    def construct_id(self) -> str | None:
-        """Return the id that it answers for."""
-        return self._construct_id
-
-    @property
-    def version(self) -> str:
-        """Return the version that it reports."""
-        return self._version
+    function: Callable[..., object]
+    construct_id: str | None
+    version: str
+    _loop: EventLoopThread = field(default_factory=EventLoopThread, init=False)
 
     def answer(self, question: Question) -> Answer:
         """Return the answer to a question; nothing that the callable raises gets out.
 
         But what ends a program (`sys.exit`) ends this one.
         """
-        stray = self._why_not_mine(question)
-        outcome = (
-            self._call(question.input_data)
-            if stray is None
-            else Outcome(status="error", detail=stray)
-        )
+        outcome = self._refuse_stray(question) or self._call(question.input_data)
         try:
             body = self._envelope(outcome, question.invocation_id, question.construct_id)
         except (CanonicalisationError, ParseError) as error:
@@ -252,34 +227,32 @@ class ServedConstruct:
         return write_answer(
             outcome,
             invocation_id=invocation_id,
-            construct_id=called_by if self._construct_id is None else self._construct_id,
-            construct_version=self._version,
+            construct_id=called_by if self.construct_id is None else self.construct_id,
+            construct_version=self.version,
         )
 
-    def _why_not_mine(self, question: Question) -> str | None:
+    def _refuse_stray(self, question: Question) -> Outcome | None:
         """Return why a call is meant for another construct; such a call is not made."""
-        if self._construct_id not in (None, question.construct_id):
-            return (
-                f"expected a call to construct {self._construct_id}, "
-                f"got one to {question.construct_id!r:.100}"
-            )
-        if question.construct_version != self._version:
-            return (
-                f"expected a call to version {self._version}, "
-                f"got one to {question.construct_version!r:.100}"
-            )
+        for what, own, called in (
+            ("construct", self.construct_id, question.construct_id),
+            ("version", self.version, question.construct_version),
+        ):
+            if own not in (None, called):
+                detail = f"expected a call to {what} {own}, got one to {called!r:.100}"
+                return Outcome(status="error", detail=detail)
         return None
 
     def _call(self, input_data: JsonObject) -> Outcome:
         try:
-            output = self._function(input_data)
+            output = self.function(input_data)
             if inspect.isawaitable(output):
                 output = self._loop.result_of(output)
         except Refusal as refusal:
             return Outcome(status="refused", detail=str(refusal) or "no reason given")
         except Exception as error:  # noqa: BLE001  # whatever it raises is an error of this call
             traceback.print_exception(error)
-            return Outcome(status="error", detail=_words_of(error))
+            words = "".join(traceback.format_exception_only(error)).strip()
+            return Outcome(status="error", detail=words)
         if not isinstance(output, dict):
             detail = f"expected the callable to return a dict, got {json_type(output)}"
             return Outcome(status="error", detail=detail)
@@ -300,62 +273,15 @@ def make_servable(
     itself), the declared one, the one computed of `target`, `module:name`, by which the callable
     was found. Raises ConstructVersionError where that is none.
     """
-    declaration = declaration_of(function)
-    if declaration is not None:
-        construct_id = construct_id or declaration.construct_id
-    declared = None if declaration is None else declaration.version
-    known = version or os.environ.get(VERSION_VARIABLE) or declared
+    declared = getattr(function, _MARK, None)
+    if not isinstance(declared, Declaration):
+        declared = Declaration(construct_id=None, version=None)
+    known = version or os.environ.get(VERSION_VARIABLE) or declared.version
+    if target is None:
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        target = f"{function.__module__}:{name}"
     return ServedConstruct(
         function,
-        construct_id=construct_id,
-        version=require_version(known) if known else content_version(target or _target(function)),
+        construct_id=construct_id or declared.construct_id,
+        version=require_version(known) if known else content_version(target),
     )
-
-
-def _target(function: Callable[..., object]) -> str:
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    return f"{function.__module__}:{name}"
-
-
-def _words_of(error: Exception) -> str:
-    return "".join(traceback.format_exception_only(error)).strip()
-
-
-# The last answers of a server, so that a repeated call need not be paid for twice.
-
-
-_MOST_BYTES = 16 * 1024 * 1024
-
-
-class AnswerMemory:
-    """Keeps the latest final answers, 16 MiB of them, by invocation id and input.
-
-    Every attempt of one call, and the call that a resumed run makes again, has the same
-    invocation id. An error is not kept: a retry asks because it may pass. Safe for threads.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._answers: OrderedDict[tuple[str, str], bytes] = OrderedDict()
-        self._bytes = 0
-
-    def recall(self, question: Question) -> bytes | None:
-        """Return the answer that this question got before, if it is still known."""
-        with self._lock:
-            return self._answers.get(_key(question))
-
-    def remember(self, question: Question, answer: Answer) -> None:
-        """Keep an answer if it is final; the oldest ones make room."""
-        if not answer.final:
-            return
-        with self._lock:
-            self._bytes += len(answer.body) - len(self._answers.pop(_key(question), b""))
-            self._answers[_key(question)] = answer.body
-            while self._bytes > _MOST_BYTES:
-                _, oldest = self._answers.popitem(last=False)
-                self._bytes -= len(oldest)
-
-
-def _key(question: Question) -> tuple[str, str]:
-    asked = [question.construct_id, question.construct_version, question.input_data]
-    return question.invocation_id, canonical_sha256(asked)

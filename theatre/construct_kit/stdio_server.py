@@ -9,13 +9,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, NoReturn
 
 from theatre.construct_kit.envelopes import MAX_QUESTION_BYTES, QuestionError, read_question
-from theatre.construct_kit.http_server import inherited_socket, serve_construct
-from theatre.construct_kit.loading import load_callable
 from theatre.construct_kit.served_construct import ServedConstruct, make_servable
 from theatre.engine.errors import ParseError
 
@@ -38,7 +35,7 @@ def serve_stdio(function: Callable[..., object]) -> None:
     From the call on, what anything in the process prints goes to stderr, and its stdin is
     empty; what was printed before has already gone where the answers go. SIGTERM and SIGINT end
     the process at once, by way of its exit handlers (and threads, where it started any that
-    Python waits for). Raises ConstructVersionError as `served`.
+    Python waits for). Raises ConstructVersionError as `make_servable`.
     """
     wire = claim_stdio()
     answer_lines(make_servable(function), wire)
@@ -66,17 +63,15 @@ def answer_lines(construct: ServedConstruct, wire: Wire) -> None:
     """Answer every line of `wire`, in order; return at its end, or when the reader is gone."""
     with contextlib.suppress(BrokenPipeError):
         for line in _lines(wire.questions):
-            rest = memoryview(_answer_to(line, construct) + b"\n")
+            try:
+                question = read_question(line)
+            except (ParseError, QuestionError) as error:
+                answer = construct.rejection(str(error))
+            else:
+                answer = construct.answer(question).body
+            rest = memoryview(answer + b"\n")
             while rest:
                 rest = rest[wire.answers.write(rest) :]
-
-
-def _answer_to(line: bytes, construct: ServedConstruct) -> bytes:
-    try:
-        question = read_question(line)
-    except (ParseError, QuestionError) as error:
-        return construct.rejection(str(error))
-    return construct.answer(question).body
 
 
 def _lines(questions: BinaryIO) -> Iterator[bytes]:
@@ -91,50 +86,3 @@ def _lines(questions: BinaryIO) -> Iterator[bytes]:
 def _end(number: int, _: FrameType | None) -> NoReturn:
     """End by an exception: the callable may have something to close."""
     sys.exit(_EXIT_BY_SIGNAL + number)
-
-
-# Serving `module:name`, for the two commands that do: this package's own and `echelon`'s.
-
-
-def serve_target_on_stdio(
-    target: str, folder: Path, *, construct_id: str | None, version: str | None
-) -> None:
-    """Serve a callable below `folder` on stdin and stdout, which its module cannot print on.
-
-    Raises as `load_callable` and `served`.
-    """
-    wire = claim_stdio()
-    function = load_callable(target, folder)
-    construct = make_servable(function, construct_id=construct_id, version=version, target=target)
-    answer_lines(construct, wire)
-
-
-def serve_target_over_http(
-    target: str,
-    folder: Path,
-    *,
-    construct_id: str | None,
-    version: str | None,
-    host: str,
-    port: int,
-) -> None:
-    """Serve a callable below `folder` over HTTP.
-
-    Raises as `load_callable`, `served` and `serve_http`.
-    """
-    function = load_callable(target, folder)
-    construct = make_servable(function, construct_id=construct_id, version=version, target=target)
-    serve_construct(construct, host=host, port=port)
-
-
-def serve_target_on_socket(
-    target: str, folder: Path, *, construct_id: str | None, version: str | None
-) -> None:
-    """Serve a callable below `folder` over HTTP, on the socket that this process was handed.
-
-    Raises as `load_callable`, `served` and `inherited_socket`.
-    """
-    listener = inherited_socket()
-    function = load_callable(target, folder)
-    construct = make_servable(function, construct_id=construct_id, version=version, target=target)
-    serve_construct(construct, listener=listener)

@@ -11,7 +11,6 @@ from functools import cached_property
 
 from theatre.debate.models import (
     Action,
-    Attempt,
     Debate,
     Recommendation,
     Turn,
@@ -99,14 +98,13 @@ def blind_turn(turn: Turn) -> BlindTurn:
         recommendation=turn.recommendation,
         trace_answer=trace.final_answer if trace else None,
         trace_steps=trace.reasoning_steps if trace else None,
-        attempts=tuple(_blind_attempt(attempt) for attempt in turn.attempts or ()),
-    )
-
-
-def _blind_attempt(attempt: Attempt) -> BlindAttempt:
-    return BlindAttempt(
-        content=attempt.content,
-        final_answer=attempt.final_answer,
-        reasoning=attempt.reasoning_trace,
-        recommendation=attempt.recommendation,
+        attempts=tuple(
+            BlindAttempt(
+                content=attempt.content,
+                final_answer=attempt.final_answer,
+                reasoning=attempt.reasoning_trace,
+                recommendation=attempt.recommendation,
+            )
+            for attempt in turn.attempts or ()
+        ),
     )

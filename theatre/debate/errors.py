@@ -32,21 +32,6 @@ class InvalidDebateError(DebateError):
         self.findings = tuple(findings)
 
 
-class HistoryRewrittenError(DebateError):
-    """A later version is no extension of an earlier one; `findings` names what was rewritten."""
-
-    code = "history-rewritten"
-
-    def __init__(self, findings: Sequence[Finding]) -> None:
-        """Say the first and how many there are."""
-        first = findings[0]
-        super().__init__(
-            f"expected only additions, got {len(findings)} change(s), the first at "
-            f"{first.pointer or 'the root'}: {first.detail}"
-        )
-        self.findings = tuple(findings)
-
-
 class DebateLogError(DebateError):
     """An event log does not verify, or an event does not fit behind the ones before."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from theatre.debate.errors import HistoryRewrittenError
 from theatre.debate.models import Finding
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.schema_registry import json_pointer
@@ -18,21 +17,13 @@ ACCEPTED = frozenset({"content", "recommendation", "rca_trace"})
 """What a further attempt replaces in its turn (rule R10)."""
 
 
-def verify_extension(old: JsonObject, new: JsonObject) -> None:
-    """Verify that `new` only adds to `old`; both are valid artefacts.
-
-    Turns and attempts of `old` are there again, in place and equal in canonical form; the last
-    turn may have got members that it did not have, and further attempts, unless it had none at
-    all: what it said was then its one attempt. Raises HistoryRewrittenError that names every turn
-    and attempt that was rewritten or removed.
-    """
-    findings = sorted(find_rewrites(old, new))
-    if findings:
-        raise HistoryRewrittenError(findings)
-
-
 def find_rewrites(old: JsonObject, new: JsonObject) -> Iterator[Finding]:
-    """Yield what `new` changed or removed of `old`."""
+    """Yield what `new` changed or removed of `old`; nothing where it only adds to it.
+
+    Both are valid artefacts. Turns and attempts of `old` must be there again, in place and equal
+    in canonical form; the last turn may have got members that it did not have, and further
+    attempts, unless it had none at all: what it said was then its one attempt.
+    """
     for name in sorted((set(old) | set(new)) - GROWING - ABOUT_THE_BYTES):
         is_addition = name in ADDED_ONCE and old.get(name) is None
         if not is_addition and not _same(old, new, name):

@@ -26,10 +26,7 @@ Action: TypeAlias = Literal["BUY", "SELL", "SHORT", "HOLD"]
 DIRECTION: Mapping[Action, int] = {"BUY": 1, "SELL": -1, "SHORT": -1, "HOLD": 0}
 """SELL and SHORT point the same way; they are not the same answer."""
 
-# Each branch begins with a letter, so that the search can skip to one; then `\b` is held behind it.
-_ACTION = re.compile(
-    r"B(?<!\wB)UY\b|S(?<!\wS)(?:ELL|HORT)\b|H(?<!\wH)OLD\b",
-)
+_ACTION = re.compile(r"\b(?:BUY|SELL|SHORT|HOLD)\b")
 
 
 def actions_in(text: str) -> list[Action]:

@@ -153,20 +153,6 @@ def divergence_of(qualities: list[float]) -> float:
     return max(binary_entropy(mean) - mean_entropy, 0.0)
 
 
-def stability(config: ControlConfig, steps: int) -> JsonObject:
-    """Return the two bounds for `steps` steps: whether the loop is stable, and cannot oscillate."""
-    goal = config.target_quality
-    greatest_error = max(goal + config.sycophancy_weight, 1 - goal)
-    gains = config.gains
-    reach = greatest_error * (gains.k_p + steps * gains.k_i + 2 * gains.k_d)
-    return {
-        "steps": steps,
-        "reach": reach,
-        "stable": reach < 1 / config.decay,
-        "cannot_oscillate": reach < 1 - config.decay,
-    }
-
-
 # Recomputes the controller's stored values from the errors that are stored with them.
 
 

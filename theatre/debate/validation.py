@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from theatre.debate.collector import gc_disabled
 from theatre.debate.errors import InvalidDebateError
 from theatre.debate.models import Debate, Finding
 from theatre.debate.rules import RuleBook
@@ -47,7 +46,6 @@ class DebateArtefact:
         return sha256_hex(self.data)
 
 
-@gc_disabled()
 def read_debate(
     data: bytes, *, lenient: bool = False, registry: SchemaRegistry | None = None
 ) -> DebateArtefact:

@@ -104,25 +104,22 @@ def verified_entries(entries: Iterable[JsonObject], *, theatre_id: str) -> Itera
 
 def verify_next(head: ChainHead, entry: JsonObject, *, theatre_id: str) -> ChainHead:
     """Return the head behind `entry`, which continues the chain of `head`; errors as above."""
-    _verify_entry(entry, head, theatre_id, head.length + 1)
-    return head_after(entry)
-
-
-def _verify_entry(entry: JsonObject, head: ChainHead, theatre_id: str, line: int) -> None:
+    line = head.length + 1
     # An unknown member would be hashed and trusted without being understood.
     if set(entry) != ENTRY_KEYS:
         odd = sorted(set(entry) ^ ENTRY_KEYS)
         raise ChainBrokenError(f"line {line}: missing or unknown members {odd}", line=line)
-    expectations: list[tuple[str, object]] = [
-        ("seq", head.length),
-        ("prev_entry_hash", head.entry_hash),
-        ("theatre_id", theatre_id),
-        ("entry_hash", entry_hash(entry)),
-    ]
-    for member, expected in expectations:
+    expectations: dict[str, object] = {
+        "seq": head.length,
+        "prev_entry_hash": head.entry_hash,
+        "theatre_id": theatre_id,
+        "entry_hash": entry_hash(entry),
+    }
+    for member, expected in expectations.items():
         seen = entry[member]
         # `is` on the type: True == 1 and 1.0 == 1, but neither is the integer that was hashed.
         if type(seen) is not type(expected) or seen != expected:
             raise ChainBrokenError(
                 f"line {line}: expected {member} {expected!r}, got {seen!r}", line=line
             )
+    return head_after(entry)

@@ -228,6 +228,7 @@ def issue_certificate(
     aggregate = evidence.aggregate
     scores = cast("dict[str, float | None]", aggregate["scores"])
     counts = cast("dict[str, int]", aggregate["episode_counts"])
+    calibration = cast("dict[str, Any]", aggregate["calibration"] or {})
     hops = template.hops
     is_chain = bool(config.construct_chain) or len(hops) > 1
     chain = {hop.construct_id: hop.construct_version for hop in hops} if is_chain else {}
@@ -240,7 +241,9 @@ def issue_certificate(
             "construct_id": config.construct_under_test,
             "criteria": template.criteria,
             **{metric: scores.get(metric) for metric in _CRITERIA_METRICS},
-            **_calibration(cast("JsonObject | None", aggregate["calibration"])),
+            # Null where no probability was stated, or too few were: never made up from accuracy.
+            "brier_score": calibration.get("brier_score"),
+            "ece": (calibration.get("ece") or {}).get("value"),
             "replay_count": counts["scored"],
             "evidence_bundle_hash": evidence.bundle_hash,
             "audit_head": evidence.audit_head,
@@ -280,17 +283,6 @@ def reproduction_document(receipt: CommitmentReceipt, aggregate: JsonObject) -> 
         "coin_sha256": receipt.coin_sha256,
         "results_hash": aggregate["results_hash"],
         "environment_hash": environment.get("environment_hash"),
-    }
-
-
-def _calibration(measured: JsonObject | None) -> JsonObject:
-    """Return `brier_score` and `ece`; null where no probability was stated, or too few were."""
-    if measured is None:
-        return {"brier_score": None, "ece": None}
-    ece = cast("JsonObject | None", measured["ece"])
-    return {
-        "brier_score": measured["brier_score"],
-        "ece": None if ece is None else ece["value"],
     }
 
 

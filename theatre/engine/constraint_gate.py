@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from theatre.engine.canonical_json import json_type
 from theatre.engine.errors import ExpertiseError
@@ -24,13 +24,7 @@ Reason = Literal[
 ]
 
 _YIELDING_TIERS = ("BACKTESTED", "PROVEN")
-_REVIEWS: dict[str, Review] = {
-    "skip": "skip",
-    "visual": "visual",
-    "textual": "textual",
-    "both": "both",
-    "full": "full",
-}
+_REVIEWS: dict[str, Review] = {review: review for review in get_args(Review)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,26 +93,20 @@ def _review_domain(domain: Mapping[object, object], index: int, common: object) 
         raise ExpertiseError(
             f"domains[{index}].name: expected a text that is not empty, got {json_type(name)}"
         )
-    tier = _declared_tier(domain, index)
-    declared = domain.get("review")
-    if declared is None:
-        declared = common
+    verified = domain.get("verified")
+    tier = None
+    if verified is not None:
+        tier = _mapping(verified, f"domains[{index}].verified").get("tier")
+    declared = common if domain.get("review") is None else domain["review"]
     effective, reason = _decide(tier, declared)
     return DomainReview(
         name=name,
-        tier=_as_written(tier),
-        declared=_as_written(declared),
+        tier=None if tier is None else str(tier),
+        declared=None if declared is None else str(declared),
         effective=effective,
         overridden=declared is not None and declared != effective,
         reason=reason,
     )
-
-
-def _declared_tier(domain: Mapping[object, object], index: int) -> object:
-    verified = domain.get("verified")
-    if verified is None:
-        return None
-    return _mapping(verified, f"domains[{index}].verified").get("tier")
 
 
 def _decide(tier: object, declared: object) -> tuple[Review, Reason]:
@@ -134,10 +122,6 @@ def _decide(tier: object, declared: object) -> tuple[Review, Reason]:
     if not isinstance(declared, str) or declared not in _REVIEWS:
         return "full", "review-unknown"
     return _REVIEWS[declared], "honoured"
-
-
-def _as_written(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def _mapping(value: object, where: str) -> Mapping[object, object]:

@@ -127,8 +127,13 @@ class EvidenceBundleBuilder:
         with _disk("make room for the bundle"):
             for left in self.draft.parent.glob(self._drafts):
                 # A link is left, and refused where it stands in the way.
-                if not left.is_symlink():
-                    _remove_at_once(left)
+                if left.is_symlink():
+                    continue
+                # Renamed before it is deleted: a writer that still runs must not add to it.
+                removed = left.with_suffix(".removed")
+                shutil.rmtree(removed, ignore_errors=True)
+                left.rename(removed)
+                shutil.rmtree(removed, ignore_errors=True)
             self.draft.mkdir(parents=True)
         return self
 
@@ -303,16 +308,11 @@ class InvocationWriter:
             self._builder.write_lines(f"invocations/episode_{seq:06d}.json", [line])
             return
         if self._part is None or self._written % PART_SIZE == 0:
-            self._part = self._next_part()
+            self._stack.close()
+            name = f"invocations/part-{self._written // PART_SIZE + 1:05d}.jsonl"
+            self._part = self._stack.enter_context(self._builder.open_file(name))
         self._part.write(line)
         self._written += 1
-
-    def _next_part(self) -> _SummedFile:
-        self._stack.close()
-        number = self._written // PART_SIZE + 1
-        return self._stack.enter_context(
-            self._builder.open_file(f"invocations/part-{number:05d}.jsonl")
-        )
 
 
 class _SummedFile:
@@ -341,14 +341,6 @@ def _disk(action: str) -> Iterator[None]:
             f"expected to {action}, got {error.strerror or error}: "
             "free or mend the disk and run again; nothing half-written is visible"
         ) from error
-
-
-def _remove_at_once(draft: Path) -> None:
-    """Rename a draft before it is deleted: a writer that still runs must not add to it."""
-    removed = draft.with_suffix(".removed")
-    shutil.rmtree(removed, ignore_errors=True)
-    draft.rename(removed)
-    shutil.rmtree(removed, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:

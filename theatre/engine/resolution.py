@@ -189,9 +189,6 @@ class ResolutionStateMachine:
         if isinstance(outcome, Completed):
             result = _make_result(step, StepStatus.COMPLETED, outcome.result)
             return _skip_steps(replace(self, results=(*self.results, result)))
-        return self._fail(step, outcome)
-
-    def _fail(self, step: ProgrammeStep, outcome: Failed) -> ResolutionStateMachine:
         target = _find_target(self.steps, len(self.results))
         escalated_to = self.steps[target].step_id if target < len(self.steps) else None
         document: JsonObject = {

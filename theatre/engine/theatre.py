@@ -55,7 +55,13 @@ class Theatre:
         Raises CommitmentError for a receipt of another theatre or another template.
         """
         check_transition(self.state, TheatreState.COMMITTED)
-        self._check_own(receipt)
+        CommitmentProtocol.verify(receipt)
+        own = CommitmentProtocol.hash_template(self.template)
+        if (receipt.theatre_id, receipt.commitment_hash) != (self.theatre_id, own):
+            raise CommitmentError(
+                f"expected the receipt of theatre {self.theatre_id} with commitment {own}, got one "
+                f"of {receipt.theatre_id} with {receipt.commitment_hash}"
+            )
         committed = replace(
             self,
             state=TheatreState.COMMITTED,
@@ -116,11 +122,10 @@ class Theatre:
     @property
     def close_by(self) -> datetime | None:
         """Return until when a committed theatre must have begun; None for what is never run."""
-        view = view_template(self.commitment.template_snapshot)
-        if not isinstance(view, ProductTheatreTemplate):
+        template = self.commitment.template_snapshot
+        if not isinstance(view_template(template), ProductTheatreTemplate):
             return None
-        committed_at = parse_rfc3339(self.commitment.committed_at)
-        return close_by(self.commitment.template_snapshot, committed_at)
+        return close_by(template, parse_rfc3339(self.commitment.committed_at))
 
     def is_overdue(self, now: datetime) -> bool:
         """Return whether the theatre is COMMITTED and may not begin any more."""
@@ -135,15 +140,6 @@ class Theatre:
                 f"The theatre is overdue: it had to begin by {self.close_by:%Y-%m-%dT%H:%M:%SZ} "
                 "(execution_policy.close_within_days, 30 days by default), and ends as void. "
                 "Commit its template again and run that theatre."
-            )
-
-    def _check_own(self, receipt: CommitmentReceipt) -> None:
-        CommitmentProtocol.verify(receipt)
-        own = CommitmentProtocol.hash_template(self.template)
-        if (receipt.theatre_id, receipt.commitment_hash) != (self.theatre_id, own):
-            raise CommitmentError(
-                f"expected the receipt of theatre {self.theatre_id} with commitment {own}, got one "
-                f"of {receipt.theatre_id} with {receipt.commitment_hash}"
             )
 
     def _move(

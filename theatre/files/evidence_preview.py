@@ -7,7 +7,7 @@ what trivial answers would score, and which codes would cap the tier whatever th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from datetime import UTC, datetime
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -20,10 +20,10 @@ from theatre.engine.models import (
     GroundTruthEpisode,
     Scorer,
     read_episodes,
-    read_gold_labels,
 )
 from theatre.engine.oracle_contract import InputSanitiser
 from theatre.engine.replay import DatasetSource, DistinctEvidence, unqualified_measures
+from theatre.engine.replay.context import open_datasets
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import TheatreScoringProvider, data_findings, exact
 from theatre.engine.templates import ProductTheatreTemplate
@@ -59,7 +59,7 @@ def preview_evidence(
     `episode_runner` is not.
     """
     provider = TheatreScoringProvider(document, scorers)
-    config, hashes = view.product_theatre_config, view.dataset_hashes
+    config = view.product_theatre_config
     runner = runners.get(config.episode_runner)
     if runner is None and config.episode_runner != SINGLE_CALL:
         installed = ", ".join(sorted(runners)) or "none"
@@ -67,28 +67,18 @@ def preview_evidence(
             f"expected episode_runner {config.episode_runner} to be installed; "
             f"there are: {installed}"
         )
-    with ExitStack() as stack:
-        opened = {}
-        for name, path in config.data_paths().items():
-            opened[name] = datasets.open(path, sha256=hashes[name])
-            stack.callback(opened[name].close)
-        replay = opened.pop(config.replay_dataset_id)
-        labels = opened.get(config.gold_label_dataset_id)
-        gold = {} if labels is None else read_gold_labels(labels.lines())
+    with open_datasets(view, datasets) as opened:
+        gold = opened.gold_labels(config.gold_label_dataset_id)
         draws = Draws(_NO_COIN, CommitmentProtocol.hash_template(document))
-        evidence = stack.enter_context(
-            closing(
-                DistinctEvidence(
-                    view, provider, gold, draws=draws, runner=runner, registry=registry
-                )
-            )
-        )
-        applies = dict.fromkeys(provider.criterion_ids, 0)
-        for episode in read_episodes(replay.lines()):
-            evidence.add_unanswered(episode, _sent(view, episode, sanitiser))
-            for criterion in provider.expectations(episode, gold.get(episode.episode_id)):
-                applies[criterion] += 1
-        audit, baselines = evidence.documents()
+        with closing(
+            DistinctEvidence(view, provider, gold, draws=draws, runner=runner, registry=registry)
+        ) as evidence:
+            applies = dict.fromkeys(provider.criterion_ids, 0)
+            for episode in read_episodes(opened.replay.lines()):
+                evidence.add_unanswered(episode, _sent(view, episode, sanitiser))
+                for criterion in provider.expectations(episode, gold.get(episode.episode_id)):
+                    applies[criterion] += 1
+            audit, baselines = evidence.documents()
     findings: list[JsonValue] = [*sorted(data_findings(audit))]
     unqualified = unqualified_measures(document, view, provider.scorer_kinds)
     caps: list[JsonValue] = [*_caps(view, audit, applies, unqualified)]

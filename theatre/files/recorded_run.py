@@ -26,7 +26,7 @@ from theatre.engine.models import (
     read_episodes,
     read_gold_labels,
 )
-from theatre.engine.replay.programme_trail import HUMAN_SCORE
+from theatre.engine.replay.trail import HUMAN_SCORE
 from theatre.engine.rlmf_export.sealed_bundle import DATASET, GOLD
 from theatre.engine.scoring.arithmetic import nano_to_number
 from theatre.engine.state_machine import TheatreState

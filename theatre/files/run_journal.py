@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
+from array import array
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import cast
@@ -24,13 +24,67 @@ from theatre.engine.audit_chain import (
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.errors import JournalError, ParseError, StateConflictError
 from theatre.engine.models import EpisodeResult
-from theatre.engine.replay.context import read_result, run_in_thread
+from theatre.engine.replay.context import MAX_EPISODES, read_result, run_in_thread
 from theatre.engine.replay.recording import read_sequences
 from theatre.files.durable import append_durably, replace_durably, truncate_durably
-from theatre.files.episode_index import EpisodeIndex
 
 EPISODES = "journal.jsonl"
 TRAIL = "audit_trail.jsonl"
+
+
+_ABSENT = -1
+
+
+class EpisodeIndex:
+    """Where each recorded episode begins in the file: eight bytes an episode."""
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._count = 0
+
+    def __contains__(self, seq: object) -> bool:
+        """Return whether episode `seq` is recorded."""
+        return (
+            isinstance(seq, int)
+            and 0 < seq <= len(self._offsets)
+            and self._offsets[seq - 1] != _ABSENT
+        )
+
+    def __len__(self) -> int:
+        """Return how many episodes are recorded."""
+        return self._count
+
+    def check_new(self, sequences: Sequence[object]) -> None:
+        """Raise JournalError unless these are sequence numbers, none entered, none twice."""
+        seen: set[int] = set()
+        for seq in sequences:
+            if type(seq) is not int or not 0 < seq <= MAX_EPISODES:
+                raise JournalError(f"expected the sequence number of an episode, got {seq!r:.40}")
+            if seq in self or seq in seen:
+                raise JournalError(f"expected episode {seq} once in the journal, got it again")
+            seen.add(seq)
+
+    def put(self, seq: int, offset: int) -> None:
+        """Enter episode `seq`, which `check_new` let through."""
+        missing = seq - len(self._offsets)
+        if missing > 0:
+            self._offsets.extend(array("q", [_ABSENT]) * missing)
+        self._offsets[seq - 1] = offset
+        self._count += 1
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Return episode and offset in dataset order, as they are now."""
+        now = enumerate(self._offsets[:], start=1)
+        return ((seq, offset) for seq, offset in now if offset != _ABSENT)
+
+    def results(self, path: Path) -> Iterator[EpisodeResult]:
+        """Yield in dataset order what `path` holds of the episodes that are entered now."""
+        places = self.places()
+        if self._count:
+            with path.open("rb") as handle:
+                for seq, offset in places:
+                    handle.seek(offset)
+                    yield read_result(seq, handle.readline())
 
 
 class FileRunJournal:
@@ -49,10 +103,13 @@ class FileRunJournal:
         self._theatre_id = theatre_id
         self._episodes = folder / EPISODES
         self._trail = folder / TRAIL
-        torn = [TRAIL] if _cut(self._trail, _end_of_last_line(self._trail)) else []
+        end_of_last_line = sum(map(len, _whole_lines(self._trail)))
+        torn = [TRAIL] if _cut(self._trail, end_of_last_line) else []
         self._head = ChainHead()
-        self._state: str | None = None
-        self._commitment_hash: str | None = None
+        self.state: str | None = None
+        """The state that the last transition led to; None for an empty chain."""
+        self.commitment_hash: str | None = None
+        """What the chain says was committed; None before."""
         named: list[range] = []
         for entry in verified_entries(_documents(self._trail), theatre_id=theatre_id):
             self._advance(entry)
@@ -61,16 +118,6 @@ class FileRunJournal:
         if _cut(self._episodes, self._index_lines(named)):
             torn.append(EPISODES)
         self.torn = tuple(torn)
-
-    @property
-    def state(self) -> str | None:
-        """Return the state that the last transition led to; None for an empty chain."""
-        return self._state
-
-    @property
-    def commitment_hash(self) -> str | None:
-        """Return what the chain says was committed; None before."""
-        return self._commitment_hash
 
     async def recorded(self) -> EpisodeIndex:
         """Return which episodes are recorded."""
@@ -82,13 +129,8 @@ class FileRunJournal:
 
     async def results(self) -> AsyncIterator[EpisodeResult]:
         """Yield what was recorded when the iteration began, in dataset order."""
-        places = self._index.places()
-        if not len(self._index):
-            return
-        with self._episodes.open("rb") as handle:
-            for seq, offset in places:
-                handle.seek(offset)
-                yield read_result(seq, handle.readline())
+        for result in self._index.results(self._episodes):
+            yield result
 
     async def note(self, event: AuditEvent) -> JsonObject:
         """Append one event durably; a transition only from the state that it names."""
@@ -127,9 +169,9 @@ class FileRunJournal:
 
     def _note(self, event: AuditEvent) -> JsonObject:
         # Compare and swap: two processes cannot both make the same transition.
-        if event.to_state is not None and event.from_state != self._state:
+        if event.to_state is not None and event.from_state != self.state:
             raise StateConflictError(
-                f"expected theatre {self._theatre_id} in {event.from_state}, got {self._state}"
+                f"expected theatre {self._theatre_id} in {event.from_state}, got {self.state}"
             )
         return self._append_events([event])[-1]
 
@@ -175,10 +217,10 @@ class FileRunJournal:
     def _advance(self, entry: JsonObject) -> None:
         self._head = head_after(entry)
         if entry["to_state"] is not None:
-            self._state = cast("str", entry["to_state"])
+            self.state = cast("str", entry["to_state"])
         if entry["event_type"] == "committed":
             detail = cast("JsonObject", entry["detail"])
-            self._commitment_hash = cast("str", detail["commitment_hash"])
+            self.commitment_hash = cast("str", detail["commitment_hash"])
 
 
 def read_trail(folder: Path, theatre_id: str) -> Iterator[JsonObject]:
@@ -214,11 +256,7 @@ def results_in_order(folder: Path) -> Iterator[EpisodeResult]:
         index.check_new([seq])
         index.put(seq, offset)
         offset += len(line)
-    if len(index):
-        with path.open("rb") as handle:
-            for seq, place in index.places():
-                handle.seek(place)
-                yield read_result(seq, handle.readline())
+    yield from index.results(path)
 
 
 def _documents(path: Path) -> Iterator[JsonObject]:
@@ -244,24 +282,8 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
 
 
 def _cut(path: Path, end: int) -> bool:
-    """Remove what is behind `end`; log_event whether there was anything."""
+    """Remove what is behind `end`; return whether there was anything."""
     if not path.exists() or path.stat().st_size == end:
         return False
     truncate_durably(path, end)
     return True
-
-
-def _end_of_last_line(path: Path) -> int:
-    if not path.exists():
-        return 0
-    block = 64 * 1024
-    with path.open("rb") as handle:
-        position = handle.seek(0, os.SEEK_END)
-        while position > 0:
-            start = max(0, position - block)
-            handle.seek(start)
-            found = handle.read(position - start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
-            position = start
-    return 0

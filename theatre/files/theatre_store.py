@@ -156,10 +156,12 @@ class FileTheatreStore:
                     f"Another process is using theatre {theatre_id}: wait for that run to end, or "
                     "stop it"
                 ) from error
-            journal = FileRunJournal(folder, folder.name)
+            journal, coin = FileRunJournal(folder, folder.name), None
+            with contextlib.suppress(FileNotFoundError, CoinError):
+                coin = Coin.from_line((folder / _COIN).read_bytes())
             yield TheatreLease(
                 theatre=_load(folder, journal),
-                coin=_coin(folder),
+                coin=coin,
                 journal=journal,
                 folder=folder,
                 template_folder=_template_folder(folder),
@@ -247,12 +249,6 @@ def _load(folder: Path, journal: FileRunJournal) -> Theatre:
         state=TheatreState(journal.state),
         receipt=receipt,
     )
-
-
-def _coin(folder: Path) -> Coin | None:
-    with contextlib.suppress(FileNotFoundError, CoinError):
-        return Coin.from_line((folder / _COIN).read_bytes())
-    return None
 
 
 def _template_folder(folder: Path) -> Path:

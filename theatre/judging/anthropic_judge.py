@@ -16,7 +16,7 @@ import httpx2
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, Sleep, format_rfc3339
-from theatre.judging.errors import JudgeUnavailableError
+from theatre.judging import JudgeUnavailableError
 
 MAX_ATTEMPTS = 5
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 2.0, 120.0

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from theatre.oracles import process_tree
-from theatre.oracles.bound_program import remove_folder
+from theatre.oracles.construct_files import remove_folder
 from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.isolation.means import Isolator, Reach
 from theatre.oracles.limited_process import ProcessLimits, allow_cpu_for_one_call, start_limited

@@ -19,10 +19,10 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapt
 
 from theatre.engine.clock import Clock
 from theatre.engine.schema_registry import model_message
-from theatre.oracles.bound_program import ProgramSource
 from theatre.oracles.construct_files import (
     FOLDER,
     PYTHON,
+    ProgramSource,
     listed_files,
     named_paths,
     refuse_unlisted,
@@ -59,11 +59,6 @@ class ProgramEntry(BaseModel):
     serves_http: bool = False
     network: bool = False
 
-    @property
-    def opens_port(self) -> bool:
-        """Return whether the program is given the number of a port, and opens it itself."""
-        return any(PORT in argument for argument in self.argv)
-
 
 class RemoteEntry(BaseModel):
     """A construct that is called: where, and which variables hold its request headers."""
@@ -94,7 +89,13 @@ def _read(path: Path) -> _Document:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConstructRegistryError(f"{path}: expected TOML, got: {error}") from error
     except ValidationError as error:
-        raise ConstructRegistryError(f"{path}: {_describe(error)}") from error
+        # Each mistake by its place, without the tag that pydantic puts after the construct's id.
+        mistakes = "; ".join(
+            f"{'.'.join(map(str, (*one['loc'][:2], *one['loc'][3:])))}: {model_message(one)}, "
+            f"got {one['input']!r:.60}"
+            for one in error.errors()
+        )
+        raise ConstructRegistryError(f"{path}: {mistakes}") from error
 
 
 def read_accepted_templates(path: Path) -> Mapping[str, str]:
@@ -103,10 +104,6 @@ def read_accepted_templates(path: Path) -> Mapping[str, str]:
     The hash is `theatre.engine.commitment.content_hash`. Errors as `read_entries`.
     """
     return _read(path).accepted_templates
-
-
-def _way_to_reach(table: object) -> str:
-    return "url" if isinstance(table, dict) and "url" in table else "argv"
 
 
 class _Document(BaseModel):
@@ -118,25 +115,14 @@ class _Document(BaseModel):
         str,
         Annotated[
             Annotated[ProgramEntry, Tag("argv")] | Annotated[RemoteEntry, Tag("url")],
-            Discriminator(_way_to_reach),
+            Discriminator(
+                lambda table: "url" if isinstance(table, dict) and "url" in table else "argv"
+            ),
         ],
     ]
     accepted_templates: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(
         default_factory=dict
     )
-
-
-def _describe(error: ValidationError) -> str:
-    """Return for each mistake where it is, what was expected and what was found."""
-    return "; ".join(
-        f"{_place(mistake['loc'])}: {model_message(mistake)}, got {mistake['input']!r:.60}"
-        for mistake in error.errors()
-    )
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    """Return a dotted path without the tag that pydantic puts after the construct's id."""
-    return ".".join(str(part) for part in (*location[:2], *location[3:]))
 
 
 # A registered construct that runs elsewhere, behind a URL (`constructs.toml`).
@@ -166,7 +152,7 @@ class RegisteredConstruct:
 
     `argv` is as written, `{python}` and `{folder}` unfilled; `folder` is absolute and `files` are
     globs below it. Both are bound by the version, and nothing else of the folder is there when it
-    runs (`theatre.oracles.bound_program`).
+    runs (`theatre.oracles.construct_files`).
     `start_seconds` is None for a program that speaks on stdin. Else it serves HTTP and must
     accept a connection within so many seconds: on the socket that it is handed or, where `{port}`
     is in `argv`, on that port. `network` lets it open sockets of its own.
@@ -208,7 +194,7 @@ class ConstructRegistry:
             {
                 construct_id: _locate(construct_id, entry, base)
                 if isinstance(entry, ProgramEntry)
-                else _remote(construct_id, entry)
+                else RemoteConstruct(construct_id=construct_id, **entry.model_dump())
                 for construct_id, entry in entries.items()
             }
         )
@@ -273,7 +259,12 @@ def construct_from_argv(construct_id: str, argv_json: str, folder: Path) -> Regi
     `folder` or a symbolic link.
     """
     base = folder.resolve()
-    argv = _read_argv(argv_json)
+    try:
+        argv = _ARGV.validate_json(argv_json, strict=True)
+    except ValidationError as error:
+        raise ConstructRegistryError(
+            f"expected an argv as a JSON array of strings, got {argv_json:.200}"
+        ) from error
     if any(PORT in argument for argument in argv):
         raise ConstructRegistryError(
             f"expected an argv that speaks on stdin, got {PORT} in {argv_json:.200}: register a "
@@ -351,7 +342,8 @@ def _locate(construct_id: str, entry: ProgramEntry, base: Path) -> RegisteredCon
 def _check_keys(construct_id: str, entry: ProgramEntry) -> None:
     """Refuse keys that would do nothing for this kind of program, or without each other."""
     name = f"constructs.{construct_id}"
-    if entry.opens_port and not (entry.serves_http and entry.network):
+    opens_port = any(PORT in argument for argument in entry.argv)
+    if opens_port and not (entry.serves_http and entry.network):
         raise ConstructRegistryError(
             f"{name}: expected serves_http = true and network = true for a program that opens "
             f"{PORT} itself; without a network it can serve the socket that it is handed"
@@ -365,24 +357,6 @@ def _check_keys(construct_id: str, entry: ProgramEntry) -> None:
         raise ConstructRegistryError(
             f"{name}.start_seconds: expected it only with serves_http, got {entry.start_seconds:g}"
         )
-
-
-def _remote(construct_id: str, entry: RemoteEntry) -> RemoteConstruct:
-    return RemoteConstruct(
-        construct_id=construct_id,
-        url=entry.url,
-        headers_env=entry.headers_env,
-        author=entry.author,
-    )
-
-
-def _read_argv(argv_json: str) -> list[str]:
-    try:
-        return _ARGV.validate_json(argv_json, strict=True)
-    except ValidationError as error:
-        raise ConstructRegistryError(
-            f"expected an argv as a JSON array of strings, got {argv_json:.200}"
-        ) from error
 
 
 def _below(home: Path, argument: str, paths: list[tuple[str, Path]]) -> str:

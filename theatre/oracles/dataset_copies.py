@@ -31,8 +31,7 @@ from theatre.engine.scoring.data_audit import string_leaves
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.oracles.construct_files import file_hash, listed_files
 from theatre.oracles.construct_registry import RegisteredConstruct
-from theatre.oracles.endpoints import Places
-from theatre.oracles.environment import local_programs
+from theatre.oracles.endpoints import Places, local_programs
 from theatre.oracles.errors import DatasetCopyError
 
 MIN_EPISODES = 10

@@ -1,21 +1,30 @@
-"""Where a template says its constructs are, and which constructs those are.
+"""Where a template says its constructs are, which those are, and what the ones that run here find.
 
 Nothing is opened here: a template names an endpoint for each construct, and an endpoint is a
-program, a callable or a URL (docs/contract/template.md §4).
+program, a callable or a URL (docs/contract/template.md §4). A version binds a construct's own
+files; the environment names what lies beyond them (docs/adr/0172, 0178).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import hashlib
+import platform
+import site
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from theatre.engine.errors import ProgrammeError
-from theatre.engine.oracle_contract import OracleAdapter
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
+from theatre.engine.errors import ProgrammeError, TheatreError
+from theatre.engine.oracle_contract import OracleAdapter, weakest_isolation
 from theatre.engine.resolution import INVOCATION
 from theatre.engine.schema_registry import json_pointer
 from theatre.engine.templates import ProductTheatreTemplate
+from theatre.oracles.construct_files import PYTHON
 from theatre.oracles.construct_registry import (
     RegisteredConstruct,
     RemoteConstruct,
@@ -28,6 +37,7 @@ from theatre.oracles.errors import (
     RequestHeadersError,
 )
 from theatre.oracles.in_process import construct_from_callable
+from theatre.oracles.isolation.canary import probe_isolation
 
 REGISTERED = "construct:"
 
@@ -112,7 +122,16 @@ def construct_at(endpoint: Endpoint, places: Places) -> Construct:
     construct_id, place = endpoint.construct_id, endpoint.place
     match endpoint.adapter_type:
         case "python":
-            return _callable_at(endpoint, places.folder)
+            try:
+                return construct_from_callable(construct_id, place, places.folder)
+            except ConstructFilesError as error:
+                if not endpoint.is_registered:
+                    raise
+                # `construct:name` may be a callable of a module of that name, but there is none.
+                raise ConstructTransportError(
+                    f"expected module:name for the python construct {construct_id}, got {place}: "
+                    "the adapter of a registered construct is local or http"
+                ) from error
         case "local" if endpoint.is_registered:
             return program_of(places.find(place.removeprefix(REGISTERED)))
         case "local":
@@ -130,19 +149,6 @@ def construct_at(endpoint: Endpoint, places: Places) -> Construct:
             )
 
 
-def _callable_at(endpoint: Endpoint, folder: Path) -> RegisteredConstruct:
-    try:
-        return construct_from_callable(endpoint.construct_id, endpoint.place, folder)
-    except ConstructFilesError as error:
-        if not endpoint.is_registered:
-            raise
-        # `construct:name` may be a callable of a module of that name, but there is none.
-        raise ConstructTransportError(
-            f"expected module:name for the python construct {endpoint.construct_id}, got "
-            f"{endpoint.place}: the adapter of a registered construct is local or http"
-        ) from error
-
-
 # What a composition root asks of an adapter before the first call.
 
 
@@ -156,3 +162,62 @@ class ReachableAdapter(OracleAdapter, Protocol):
         Raises ConstructUnreachableError where that cannot be done, OutboundRefusedError where
         it may not be done, and ConstructFilesError where a program's files cannot be read.
         """
+
+
+# What a program that runs here can import, and what is closed to it.
+
+
+def environment_for(template: ProductTheatreTemplate, places: Places) -> JsonObject | None:
+    """Return the environment of the constructs that run here under `{python}`.
+
+    None where there is no such construct: what a remote one, or a program in another language,
+    runs with cannot be seen here. Reads files the first time: not on an event loop.
+    """
+    programs = local_programs(template, places)
+    return python_environment() if any(one.argv[0] == PYTHON for one in programs) else None
+
+
+def isolation_for(
+    template: ProductTheatreTemplate, places: Places, closed: Sequence[Path]
+) -> JsonObject | None:
+    """Return what is closed to the constructs that run here now, the weakest of them.
+
+    None where there is no such construct. Blocks for a start of Python or two.
+    """
+    reaches = {one.reach for one in local_programs(template, places)}
+    tried = [probe_isolation(closed, reach) for reach in reaches]
+    return weakest_isolation(tried).as_document() if tried else None
+
+
+@cache
+def python_environment() -> JsonObject:
+    """Return hash, interpreter and platform of what a program under `{python}` sees.
+
+    `environment_hash` is the SHA-256 over the canonical bytes of the sorted [name, version,
+    SHA-256 of RECORD] of the distributions in the interpreter's own folders; null stands for a
+    RECORD that there is none of. Computed once a process.
+    """
+    folders = [Path(folder) for folder in dict.fromkeys(site.getsitepackages())]
+    found: list[JsonValue] = []
+    for folder in folders:
+        for info in (*folder.glob("*.dist-info"), *folder.glob("*.egg-info")):
+            about, record = Distribution.at(info), info / "RECORD"
+            is_recorded = record.is_file()
+            digest = hashlib.sha256(record.read_bytes()).hexdigest() if is_recorded else None
+            found.append([about.name, about.version, digest])
+    return {
+        "environment_hash": canonical_sha256(sorted(found, key=repr)),
+        "interpreter": f"{platform.python_implementation()} {platform.python_version()}",
+        "platform": platform.platform(),
+    }
+
+
+def local_programs(template: ProductTheatreTemplate, places: Places) -> list[RegisteredConstruct]:
+    """Return the constructs that run here; what cannot be found is the run's to refuse."""
+    found = []
+    for endpoint in endpoints(template):
+        with suppress(TheatreError):
+            construct = construct_at(endpoint, places)
+            if isinstance(construct, RegisteredConstruct):
+                found.append(construct)
+    return found

@@ -1,6 +1,6 @@
 """`http@1`: a construct as a service, one JSON envelope a POST (docs/contract/construct.md).
 
-Other forms of body are in `wire_forms`.
+What the body and the headers hold is in `wire_forms`, where the call may go in `outbound_policy`.
 
 The other side is not trusted: it decides neither how long a call takes, nor how much of it is
 read, nor where it goes.
@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
-from yarl import URL
 
 from theatre.engine.clock import Clock
 from theatre.engine.oracle_contract import (
@@ -30,22 +29,15 @@ from theatre.oracles.errors import (
     ConstructUnreachableError,
     OutboundRefusedError,
 )
-from theatre.oracles.outbound_connector import (
+from theatre.oracles.outbound_policy import (
     Lookup,
+    OutboundPolicy,
     connect_once,
     guarded_connector,
     is_own_address,
     system_lookup,
 )
-from theatre.oracles.outbound_policy import OutboundPolicy
-from theatre.oracles.request_headers import RequestHeaders
-from theatre.oracles.wire_forms import ENVELOPES, CallFailure, WireForm, wait_within
-
-# One POST to a construct: its answer's bytes, or what went wrong with it.
-#
-# Nothing here knows envelopes (`theatre.oracles.http` gives the bytes their meaning), and nothing
-# has a deadline; the caller bounds the whole.
-
+from theatre.oracles.wire_forms import ENVELOPES, CallFailure, RequestHeaders, WireForm, wait_within
 
 _OK = 200
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -58,36 +50,6 @@ _BROKEN_TRANSPORT: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.ClientPayloadError, "disconnected"),
     (OSError, "disconnected"),
 )
-
-
-async def exchange(
-    session: aiohttp.ClientSession,
-    url: URL,
-    body: bytes,
-    *,
-    idempotency_key: str,
-    redacted: Callable[[bytes], bytes],
-) -> bytes | CallFailure:
-    """Return the body of a response with status 200 that is whole, plain and small enough.
-
-    `redacted` takes out of a body what must not be recorded; an answer in which it finds
-    anything is refused.
-    """
-    try:
-        async with session.post(
-            url,
-            data=body,
-            headers={"Idempotency-Key": idempotency_key},
-            allow_redirects=False,
-        ) as response:
-            return _refuse_head(response) or await _read(response, redacted)
-    except OutboundRefusedError as error:
-        return CallFailure(reason="endpoint-not-allowed", detail=str(error))
-    except (aiohttp.ClientError, OSError) as error:
-        reason = next(reason for kind, reason in _BROKEN_TRANSPORT if isinstance(error, kind))
-        return CallFailure(
-            reason=reason, detail=f"expected an answer from {url.origin()}, got: {_words_of(error)}"
-        )
 
 
 def _refuse_head(response: aiohttp.ClientResponse) -> CallFailure | None:
@@ -107,41 +69,6 @@ def _refuse_head(response: aiohttp.ClientResponse) -> CallFailure | None:
             detail=f"expected an answer without a content encoding, got {encodings}",
         )
     return None
-
-
-async def _read(
-    response: aiohttp.ClientResponse, redacted: Callable[[bytes], bytes]
-) -> bytes | CallFailure:
-    received = await _body(response)
-    body = redacted(received)
-    if response.status != _OK:
-        return CallFailure(
-            reason="http-status",
-            detail=f"expected status {_OK}, got {response.status}",
-            raw=body,
-        )
-    # An operator's credential in an answer would be published with the evidence.
-    if body != received:
-        return CallFailure(
-            reason="credential-echoed",
-            detail="expected an answer without the value of a request header, got one with it",
-            raw=body,
-        )
-    if len(body) > MAX_ANSWER_BYTES:
-        return CallFailure(
-            reason="too-large",
-            detail=f"expected at most {MAX_ANSWER_BYTES} bytes, got more",
-            raw=body,
-        )
-    return body
-
-
-async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """Return the body as far as it fits, and a piece more where it does not."""
-    body = bytearray()
-    while len(body) <= MAX_ANSWER_BYTES and not response.content.at_eof():
-        body += await response.content.readany()
-    return bytes(body)
 
 
 def _words_of(error: Exception) -> str:
@@ -240,7 +167,8 @@ class HTTPOracleAdapter:
             return self._form.read(
                 outcome, request, latency_ms=latency_ms, responded_at=responded_at
             )
-        outcome = replace(outcome, detail=self._redacted(outcome.detail))
+        detail = self._headers.redacted(outcome.detail.encode("utf-8", "replace")).decode()
+        outcome = replace(outcome, detail=detail)
         return outcome.as_attempt(request, latency_ms=latency_ms, responded_at=responded_at)
 
     async def check_reachable(self) -> None:
@@ -258,17 +186,49 @@ class HTTPOracleAdapter:
             await self._session.close()
 
     async def _exchange(self, request: OracleInvocationRequest) -> bytes | CallFailure:
+        """Return the body of a response with status 200 that is whole, plain and small enough."""
         self._session = self._session or self._open_session()
-        return await exchange(
-            self._session,
-            self._url,
-            self._form.body(request),
-            idempotency_key=request.invocation_id,
-            redacted=self._headers.redacted,
-        )
+        try:
+            async with self._session.post(
+                self._url,
+                data=self._form.body(request),
+                headers={"Idempotency-Key": request.invocation_id},
+                allow_redirects=False,
+            ) as response:
+                return _refuse_head(response) or await self._read(response)
+        except OutboundRefusedError as error:
+            return CallFailure(reason="endpoint-not-allowed", detail=str(error))
+        except (aiohttp.ClientError, OSError) as error:
+            reason = next(reason for kind, reason in _BROKEN_TRANSPORT if isinstance(error, kind))
+            detail = f"expected an answer from {self._url.origin()}, got: {_words_of(error)}"
+            return CallFailure(reason=reason, detail=detail)
 
-    def _redacted(self, text: str) -> str:
-        return self._headers.redacted(text.encode("utf-8", "replace")).decode()
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes | CallFailure:
+        received = bytearray()
+        # As far as it fits, and a piece more where it does not.
+        while len(received) <= MAX_ANSWER_BYTES and not response.content.at_eof():
+            received += await response.content.readany()
+        body = self._headers.redacted(bytes(received))
+        if response.status != _OK:
+            return CallFailure(
+                reason="http-status",
+                detail=f"expected status {_OK}, got {response.status}",
+                raw=body,
+            )
+        # An operator's credential in an answer would be published with the evidence.
+        if body != received:
+            return CallFailure(
+                reason="credential-echoed",
+                detail="expected an answer without the value of a request header, got one with it",
+                raw=body,
+            )
+        if len(body) > MAX_ANSWER_BYTES:
+            return CallFailure(
+                reason="too-large",
+                detail=f"expected at most {MAX_ANSWER_BYTES} bytes, got more",
+                raw=body,
+            )
+        return body
 
     def _open_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(

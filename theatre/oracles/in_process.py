@@ -7,7 +7,7 @@ it. For the command line only; no template that comes over HTTP can name a modul
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -18,8 +18,10 @@ from importlib.machinery import (
 from pathlib import Path
 from typing import TypeAlias
 
-from theatre.engine.canonical_json import JsonObject, canonical_bytes
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.clock import Clock
+from theatre.engine.coin import Draws
+from theatre.engine.errors import ParseError
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
     NOT_ISOLATED,
@@ -31,6 +33,7 @@ from theatre.engine.oracle_contract import (
     read_answer,
     served_argv,
 )
+from theatre.engine.schema_registry import Quoted, phrase
 from theatre.oracles.construct_registry import RegisteredConstruct, source_of
 from theatre.oracles.errors import ConstructFilesError, ConstructRegistryError
 from theatre.oracles.limited_process import ProcessLimits
@@ -41,6 +44,58 @@ from theatre.oracles.local import LocalOracleAdapter
 
 CannedAnswers: TypeAlias = Mapping[tuple[str | None, str], JsonObject]
 """(Construct id, or None for any; episode id of the dataset) → members of an answer envelope."""
+_ENVELOPE = {"output_data", "status", "error_detail", "confidence"}
+_PLACE = {"episode_id", "construct_id"}
+
+
+def read_canned_answers(lines: Iterable[bytes]) -> CannedAnswers:
+    """Read JSONL: a line has an `episode_id` of the dataset and members of an answer envelope.
+
+    With a `construct_id` it is the answer of that construct alone. Raises ParseError, with the
+    line, for anything else and for a second answer to one question.
+    """
+    answers: dict[tuple[str | None, str], JsonObject] = {}
+    for number, line in enumerate(lines, start=1):
+        where = f"line {number}: "
+        try:
+            document = parse_object(line)
+        except ParseError as error:
+            message = phrase(where, Quoted(str(error), spelt=str))
+            raise ParseError(message, reason=error.reason) from error
+        episode_id, construct_id = document.get("episode_id"), document.get("construct_id")
+        unknown = sorted(document.keys() - _ENVELOPE - _PLACE)
+        if not isinstance(episode_id, str) or unknown:
+            members = ", ".join(sorted(_ENVELOPE))
+            expected = f"{where}expected an episode_id and no more than {members}, got a line "
+            got = ("with ", Quoted(", ".join(unknown), spelt=str)) if unknown else ("without",)
+            raise ParseError(phrase(expected, *got))
+        if construct_id is not None and not isinstance(construct_id, str):
+            raise ParseError(f"{where}expected construct_id to be a string")
+        if (construct_id, episode_id) in answers:
+            asked = Quoted(episode_id, spelt=str)
+            raise ParseError(phrase(where, "expected one answer to ", asked, ", got a second"))
+        answers[construct_id, episode_id] = {
+            name: value for name, value in document.items() if name in _ENVELOPE
+        }
+    return answers
+
+
+def by_alias(answers: CannedAnswers, draws: Draws) -> CannedAnswers:
+    """Return answers by the ids that constructs are asked under."""
+    return {
+        (construct_id, draws.alias(episode_id)): answer
+        for (construct_id, episode_id), answer in answers.items()
+    }
+
+
+def canned_adapter(construct_id: str, answers: CannedAnswers, *, clock: Clock) -> MockOracleAdapter:
+    """Return an adapter with the answers of one construct, and those of any; both by alias."""
+    own = {
+        episode_id: answer
+        for (of, episode_id), answer in answers.items()
+        if of in (None, construct_id)
+    }
+    return MockOracleAdapter(own, clock=clock)
 
 
 class MockOracleAdapter(RehearsalAdapter):

@@ -23,8 +23,8 @@ from theatre.engine.oracle_contract import (
     clean_detail,
     read_answer,
 )
-from theatre.oracles.bound_program import BoundProgram, CurrentProgram
 from theatre.oracles.child_process import ChildProcess, Reply
+from theatre.oracles.construct_files import BoundProgram, CurrentProgram
 from theatre.oracles.errors import AdapterClosedError
 from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
@@ -41,17 +41,14 @@ _MAX_COMPLAINT_BYTES = MAX_ERROR_DETAIL - 400
 _IN_STEP = frozenset({None, "wrong-construct-id", "version-mismatch"})
 
 
-class LocalOracleAdapter:
-    """Runs a construct's program and asks it one question at a time.
+class ProgramAdapter:
+    """What the adapters have in common that start a construct's program themselves.
 
     `bind` makes the private copy that runs, and computes its version; it is called for every
     start of the process, in a thread, so that an edit between two starts shows as a
     `version-mismatch` and one after a start as nothing. The argv is executed as bound, never by a
     shell, in its own empty folder, isolated, without `network` unless it is allowed one.
     `monotonic` returns seconds and measures latency.
-
-    Reasons in addition to those of `read_answer`: `timeout`, `crashed` (ended before an answer),
-    `unreachable` (could not be started).
     """
 
     def __init__(
@@ -68,15 +65,7 @@ class LocalOracleAdapter:
         self._reach = reach
         self._clock = clock
         self._monotonic = monotonic
-        self._one_at_a_time = asyncio.Lock()
-        self._process: ChildProcess | None = None
-        self._remarks: list[str] = []
         self._closed = False
-
-    @property
-    def pin(self) -> str:
-        """Return `local@1`."""
-        return "local@1"
 
     @property
     def computed_version(self) -> str:
@@ -89,6 +78,38 @@ class LocalOracleAdapter:
     async def probe_isolation(self, closed: Sequence[Path]) -> Isolation:
         """Return what a program started now can reach, as `canary.probe_isolation`."""
         return await asyncio.to_thread(probe_isolation, closed, self._reach)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise AdapterClosedError("The adapter is closed: aclose() was called before")
+
+
+class LocalOracleAdapter(ProgramAdapter):
+    """Runs a construct's program and asks it one question at a time.
+
+    Reasons in addition to those of `read_answer`: `timeout`, `crashed` (ended before an answer),
+    `unreachable` (could not be started).
+    """
+
+    def __init__(
+        self,
+        bind: Callable[[], BoundProgram],
+        *,
+        limits: ProcessLimits,
+        clock: Clock,
+        monotonic: Callable[[], float],
+        reach: Reach = PYTHON_ALONE,
+    ) -> None:
+        """Start nothing yet."""
+        super().__init__(bind, limits=limits, clock=clock, monotonic=monotonic, reach=reach)
+        self._one_at_a_time = asyncio.Lock()
+        self._process: ChildProcess | None = None
+        self._remarks: list[str] = []
+
+    @property
+    def pin(self) -> str:
+        """Return `local@1`."""
+        return "local@1"
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try; calls made at the same time wait for each other, each its full time.
@@ -133,7 +154,8 @@ class LocalOracleAdapter:
         )
         latency_ms = round((self._monotonic() - started) * _MILLISECONDS)
         attempt = self._judge(outcome, request, latency_ms)
-        if attempt.reason in _IN_STEP and self._took_whole_question():
+        took_whole_question = self._process is None or self._process.wrote_all()
+        if attempt.reason in _IN_STEP and took_whole_question:
             self._keep_complaints()
         else:
             await self._stop()
@@ -171,7 +193,14 @@ class LocalOracleAdapter:
             cut_short = outcome.ended and not (outcome.data and outcome.exit_code == 0)
             if attempt.reason is None or not cut_short:
                 return attempt
-            outcome = _crash(outcome, self._limits)
+            ending = "it closed its stdout and was ended"
+            if outcome.exit_code is not None:
+                ending = describe_exit(outcome.exit_code, self._limits)
+            outcome = CallFailure(
+                reason="crashed",
+                detail=f"expected an answer line, got the end of the process: {ending}",
+                raw=outcome.data or None,
+            )
         return outcome.as_attempt(request, latency_ms=latency_ms, responded_at=responded_at)
 
     async def _start(self) -> ChildProcess:
@@ -209,23 +238,6 @@ class LocalOracleAdapter:
             self._process = None
         self._program.release()
 
-    def _refuse_if_closed(self) -> None:
-        if self._closed:
-            raise AdapterClosedError("The adapter is closed: aclose() was called before")
-
-    def _took_whole_question(self) -> bool:
-        return self._process is None or self._process.wrote_all()
-
     def _keep_complaints(self) -> None:
         if self._process is not None:
             self._remarks.append(self._process.complaints())
-
-
-def _crash(last_words: Reply, limits: ProcessLimits) -> CallFailure:
-    code = last_words.exit_code
-    ending = "it closed its stdout and was ended" if code is None else describe_exit(code, limits)
-    return CallFailure(
-        reason="crashed",
-        detail=f"expected an answer line, got the end of the process: {ending}",
-        raw=last_words.data or None,
-    )

@@ -1,22 +1,29 @@
-"""Where a call to a construct may go (docs/contract/construct.md §3).
+"""Where a call to a construct may go, and nowhere else (docs/contract/construct.md §3).
 
-Pure: it judges URLs and addresses and connects to nothing. `theatre.oracles.outbound_connector`
-brings every address that is about to be connected before it, so a name that changes its answer
-gains nothing.
+The policy is pure: it judges URLs and addresses. The connector brings every address that is about
+to be connected before it, so a name that changes its answer gains nothing. One module, longer than
+others: what is judged and where it is judged must be read together.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import errno
 import re
-from collections.abc import Sequence
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from theatre.oracles.errors import (
     AddressNotAllowedError,
+    ConstructUnreachableError,
     OutboundPolicyError,
     OutboundRefusedError,
 )
@@ -160,7 +167,9 @@ class OutboundPolicy:
         an address that the policy refuses. Names are judged when they are resolved.
         """
         url = _parse(text)
-        host = _host_of(url)
+        host = url.raw_host or ""
+        if not 0 < len(host) <= _MAX_HOST_NAME:
+            raise OutboundRefusedError(f"expected a URL with a host, got {str(url)!r:.100}")
         if _HOST_NAME.fullmatch(host) and not _ENDS_IN_NUMBER.fullmatch(host):
             return url
         try:
@@ -182,9 +191,12 @@ class OutboundPolicy:
             outermost = ip_address(address)
         except ValueError as error:
             raise OutboundRefusedError(f"expected an IP address, got {address!r:.100}") from error
+        name = host.lower().rstrip(".")
         for layer in embedded_addresses(outermost):
             kind = classify_address(layer)
-            if kind is not None and not self._allows(layer, kind, host=host, port=port):
+            if kind is not None and not any(
+                entry.covers(layer, kind, host=name, port=port) for entry in self._exceptions
+            ):
                 inside = "" if layer == outermost else f" (it carries {layer})"
                 raise AddressNotAllowedError(
                     f"expected a public address for {host} port {port}, got {address}{inside}, "
@@ -209,10 +221,6 @@ class OutboundPolicy:
             return "expected a host that calls may go to, got one with addresses that are refused"
         return None if addresses else "expected a host name that resolves, got none that does now"
 
-    def _allows(self, address: Address, kind: str, *, host: str, port: int) -> bool:
-        name = host.lower().rstrip(".")
-        return any(entry.covers(address, kind, host=name, port=port) for entry in self._exceptions)
-
 
 def _parse(text: str) -> URL:
     # Whitespace and controls are dropped by some parsers, and not by others.
@@ -235,13 +243,6 @@ def _parse(text: str) -> URL:
     if url.raw_fragment or text.endswith("#"):
         raise OutboundRefusedError(f"expected a URL without a fragment, got {text!r:.100}")
     return url
-
-
-def _host_of(url: URL) -> str:
-    host = url.raw_host
-    if not host or len(host) > _MAX_HOST_NAME:
-        raise OutboundRefusedError(f"expected a URL with a host, got {str(url)!r:.100}")
-    return host
 
 
 def _read_entry(text: str) -> _Exception:
@@ -271,3 +272,165 @@ def _split_port(text: str) -> tuple[str, int | None]:
     if not 0 < port <= _MAX_PORT:
         raise OutboundPolicyError(f"expected a port from 1 to {_MAX_PORT}, got {text!r:.100}")
     return place, port
+
+
+# The policy applied to the very addresses that aiohttp connects.
+
+
+Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Returns the IP addresses of a host name; raises OSError where it has none."""
+
+MAX_CONNECTIONS = 100
+# Shorter than the 5 s after which common servers close an idle connection: a call sent into
+# the closing would fail for no reason.
+_IDLE_SECONDS = 2.0
+_PATIENCE_SECONDS = 10.0
+_LOOKUP_SECONDS = 3.0
+
+
+async def system_lookup(host: str, port: int) -> Sequence[str]:
+    """Ask the system's resolver."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+async def resolve_addresses(
+    policy: OutboundPolicy, places: Iterable[str], *, lookup: Lookup = system_lookup
+) -> Mapping[str, Sequence[str]]:
+    """Return the addresses that each URL's host has now, none for one that does not resolve.
+
+    What `policy` refuses as written is not looked up. One after the other, in three seconds
+    altogether: what is slower counts as not resolved.
+    """
+    found: dict[str, Sequence[str]] = {}
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LOOKUP_SECONDS):
+            for place in dict.fromkeys(places):
+                # No such name, or none that a name server is asked for.
+                with contextlib.suppress(OutboundRefusedError, socket.gaierror, UnicodeError):
+                    url = policy.check_url(place)
+                    found[place] = await lookup(url.raw_host or "", url.port or 0)
+    return found
+
+
+def is_own_address(address: str) -> bool:
+    """Return whether an IP address is one of this machine's: a socket can be bound to no other."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as one:
+        try:
+            one.bind((address, 0))
+        except OSError as error:
+            # Whatever else went wrong says nothing of the address: it counts as our own.
+            return error.errno != errno.EADDRNOTAVAIL
+    return True
+
+
+def guarded_connector(
+    policy: OutboundPolicy,
+    url: URL,
+    *,
+    lookup: Lookup = system_lookup,
+    is_refused: Callable[[str], bool] = lambda _: False,
+) -> aiohttp.TCPConnector:
+    """Return a pool of connections for one endpoint that obeys `policy`.
+
+    A name is resolved once for a connection; one refused answer among others refuses it whole.
+    What a socket is opened for is judged once more, so that no way through aiohttp (an address
+    in the URL is never resolved) leads round the policy, or to an address that `is_refused`. Call
+    it in a running loop.
+    """
+    host, port = url.raw_host or "", url.port or 0
+
+    def open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, address = info
+        try:
+            # Judged at the socket: between lookup and connection DNS may have changed (rebinding).
+            policy.judge(str(address[0]), host=host, port=port)
+            if is_refused(str(address[0])):
+                raise AddressNotAllowedError(
+                    f"expected {host} to stay on another machine, got {address[0]}, which is of "
+                    "this one"
+                )
+        except OutboundRefusedError as error:
+            raise PermissionError(errno.EACCES, str(error)) from error
+        return socket.socket(family=family, type=kind, proto=protocol)
+
+    return aiohttp.TCPConnector(
+        resolver=_JudgingResolver(policy, lookup),
+        socket_factory=open_socket,
+        limit=MAX_CONNECTIONS,
+        keepalive_timeout=_IDLE_SECONDS,
+    )
+
+
+async def connect_once(policy: OutboundPolicy, url: URL, *, lookup: Lookup) -> str:
+    """Open one connection that `policy` allows to the host of `url`, and close it again.
+
+    Returns the address that took it.
+
+    Raises OutboundRefusedError for an address that the policy refuses, and
+    ConstructUnreachableError where there is none or it takes no connection within ten seconds.
+    """
+    host, port = url.raw_host or "", url.port or 0
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            results = await _JudgingResolver(policy, lookup).resolve(host, port)
+            return await _connect_first(results)
+    except TimeoutError as error:
+        raise ConstructUnreachableError(
+            f"expected {url.origin()} to accept a connection within {_PATIENCE_SECONDS:g} s, "
+            "got none"
+        ) from error
+    except OSError as error:
+        raise ConstructUnreachableError(
+            f"expected {url.origin()} to accept a connection, got: {error}"
+        ) from error
+
+
+async def _connect_first(results: Sequence[ResolveResult]) -> str:
+    """Return the first address that could be connected; raises the OSError of the last."""
+    for result in results:
+        try:
+            _, writer = await asyncio.open_connection(result["host"], result["port"])
+        except OSError:
+            if result is results[-1]:
+                raise
+        else:
+            writer.close()
+            return result["host"]
+    raise OSError(errno.EADDRNOTAVAIL, "expected an address, got none")
+
+
+class _JudgingResolver(AbstractResolver):
+    """Hands on the addresses of a host, if all of them may be connected."""
+
+    def __init__(self, policy: OutboundPolicy, lookup: Lookup) -> None:
+        self._policy = policy
+        self._lookup = lookup
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Raise OutboundRefusedError for one bad address, OSError where there is none."""
+        addresses = await self._lookup(host, port)
+        if not addresses:
+            raise OSError(errno.EADDRNOTAVAIL, f"expected an address for {host}, got none")
+        # Every address: a name that also resolves to a private one could lead there next time.
+        for address in addresses:
+            self._policy.judge(address, host=host, port=port)
+        results = (
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for address in addresses
+        )
+        return [one for one in results if family in (socket.AF_UNSPEC, one["family"])]
+
+    async def close(self) -> None:
+        """Hold nothing, so let go of nothing."""

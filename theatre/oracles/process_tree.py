@@ -218,18 +218,15 @@ def is_dying(pid: int) -> bool:
 
 def _strays() -> list[int]:
     """Return children of the runner that descend from a construct whose process is dead."""
+    found = []
     with _registration:
-        return [
-            pid
-            for pid in children_of(os.getpid())
-            if pid not in _leaders and (_bears_mark(pid) or _leads_back(pid))
-        ]
-
-
-def _leads_back(pid: int) -> bool:
-    """Return whether a process is of the session of a dead leader, like the first in namespaces."""
-    fields = _stat_fields(pid)
-    return fields is not None and int(fields[_SESSION]) in _dead_leaders
+        for pid in children_of(os.getpid()):
+            fields = _stat_fields(pid)
+            # The first process in namespaces bears no mark, but has its dead leader's session.
+            leads_back = fields is not None and int(fields[_SESSION]) in _dead_leaders
+            if pid not in _leaders and (leads_back or _bears_mark(pid)):
+                found.append(pid)
+    return found
 
 
 def _bears_mark(pid: int) -> bool:

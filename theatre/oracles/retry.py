@@ -19,31 +19,27 @@ _GONE = frozenset({"unreachable", "disconnected"})
 _RETRIED = frozenset({InvocationStatus.TIMEOUT, InvocationStatus.ERROR})
 
 
-async def invoke_with_retries(
-    adapter: OracleAdapter, request: OracleInvocationRequest, *, sleep: Sleep
-) -> tuple[Attempt, ...]:
-    """Make one call under the policy committed in `request`; return every attempt, in order.
+def make_retrying_invoker(sleep: Sleep) -> Invoker:
+    """Return the invoker that obeys the policy committed in a request, and waits with `sleep`.
 
     Timeouts and errors are tried again, after `backoff_seconds`, then twice that, and so on;
     successes and refusals are final, and so is a `version-mismatch`: the same program would
     report the same version.
     """
-    policy = request.metadata.retry_policy
-    attempts = [await adapter.invoke(request)]
-    while len(attempts) <= policy.max_retries and _may_be_retried(attempts[-1]):
-        # Doubling: a service under load needs more time at each attempt.
-        await sleep(policy.backoff_seconds * 2 ** (len(attempts) - 1))
-        attempts.append(await adapter.invoke(request))
-    return tuple(attempts)
-
-
-def make_retrying_invoker(sleep: Sleep) -> Invoker:
-    """Return the invoker that waits with `sleep` between attempts."""
 
     async def invoke(
         adapter: OracleAdapter, request: OracleInvocationRequest
     ) -> tuple[Attempt, ...]:
-        return await invoke_with_retries(adapter, request, sleep=sleep)
+        policy = request.metadata.retry_policy
+        attempts = [await adapter.invoke(request)]
+        while len(attempts) <= policy.max_retries:
+            latest = attempts[-1]
+            if latest.response.status not in _RETRIED or latest.reason == "version-mismatch":
+                break
+            # Doubling: a service under load needs more time at each attempt.
+            await sleep(policy.backoff_seconds * 2 ** (len(attempts) - 1))
+            attempts.append(await adapter.invoke(request))
+        return tuple(attempts)
 
     return invoke
 
@@ -72,7 +68,3 @@ def require_reachable(invoke: Invoker, adapters: Mapping[str, ReachableAdapter])
         return attempts
 
     return checked
-
-
-def _may_be_retried(attempt: Attempt) -> bool:
-    return attempt.response.status in _RETRIED and attempt.reason != "version-mismatch"

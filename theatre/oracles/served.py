@@ -7,19 +7,17 @@ The process is kept as `theatre.oracles.local` keeps its own, and asked as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from theatre.engine.clock import Clock
 from theatre.engine.errors import TheatreError
 from theatre.engine.oracle_contract import (
     Attempt,
-    Isolation,
     OracleInvocationRequest,
     clean_detail,
 )
-from theatre.oracles.bound_program import BoundProgram, CurrentProgram
+from theatre.oracles.construct_files import BoundProgram
 from theatre.oracles.construct_registry import PORT, RegisteredConstruct, source_of
 from theatre.oracles.errors import (
     AdapterClosedError,
@@ -27,9 +25,9 @@ from theatre.oracles.errors import (
     ConstructUnreachableError,
 )
 from theatre.oracles.http import HTTPOracleAdapter
-from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
 from theatre.oracles.limited_process import ProcessLimits, construct_environment
+from theatre.oracles.local import ProgramAdapter
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.served_process import (
     LOOPBACK,
@@ -55,16 +53,13 @@ class _Running:
     http: HTTPOracleAdapter
 
 
-class ServedOracleAdapter:
+class ServedOracleAdapter(ProgramAdapter):
     """Starts a program that serves a port and asks it by HTTP, several calls at a time.
 
-    `bind` makes the private copy that runs, and computes its version, for every start, in a thread.
-    The argv is executed as bound but for `{port}`, never by a shell, in an empty folder of its
-    own, isolated, without `network` unless it is allowed one. Without `{port}` it is handed the
-    socket that listens; for a program that opens its own, no port can be held, and a start takes
-    another where one was lost, up to three. The process lives until `aclose`; where it died, the
-    next call starts it again on any free port. The start, at most `start_seconds`, is no part of a
-    call's time. Clocks as in `HTTPOracleAdapter`.
+    As `ProgramAdapter`, but for `{port}` in the argv. Without it the program is handed the socket
+    that listens; for one that opens its own, no port can be held, and a start takes another where
+    one was lost, up to three. The process lives until `aclose`; where it died, the next call starts
+    it again on any free port. The start, at most `start_seconds`, is no part of a call's time.
 
     More reasons than in `HTTPOracleAdapter`: `unreachable` where the program does not come
     up, with the end of what it printed. A call that met the death of the program has its last
@@ -81,34 +76,18 @@ class ServedOracleAdapter:
         monotonic: Callable[[], float],
         reach: Reach = PYTHON_ALONE,
     ) -> None:
-        self._program = CurrentProgram(bind)
-        self._limits = limits
-        self._reach = reach
+        """Start nothing yet."""
+        super().__init__(bind, limits=limits, clock=clock, monotonic=monotonic, reach=reach)
         self._start_seconds = start_seconds
-        self._clock = clock
-        self._monotonic = monotonic
         self._changing = asyncio.Lock()
         self._running: _Running | None = None
         self._tries = 0
         self._problem: TheatreError | None = None
-        self._closed = False
 
     @property
     def pin(self) -> str:
         """Return `http@1`."""
         return "http@1"
-
-    @property
-    def computed_version(self) -> str:
-        """Return the version of the last start; before the first, of what that will run.
-
-        Raises ConstructFilesError where the files cannot be read.
-        """
-        return self._program.version
-
-    async def probe_isolation(self, closed: Sequence[Path]) -> Isolation:
-        """Return what a program started now can reach, as `canary.probe_isolation`."""
-        return await asyncio.to_thread(probe_isolation, closed, self._reach)
 
     async def check_reachable(self) -> None:
         """Start the program now, unless it runs.
@@ -157,8 +136,7 @@ class ServedOracleAdapter:
         """Return the running program, started if need be; calls that wait share one start."""
         tries = self._tries
         async with self._changing:
-            if self._closed:
-                raise AdapterClosedError("The adapter is closed: aclose() was called before")
+            self._refuse_if_closed()
             if self._running is not None and self._running.process.has_ended():
                 await self._stop(self._running)
             if self._running is None:
@@ -205,7 +183,13 @@ class ServedOracleAdapter:
             await process.end()
             process.close()
             raise
-        return _Running(process=process, version=program.version, http=self._http_to(place.port))
+        http = HTTPOracleAdapter(
+            f"http://{LOOPBACK}:{place.port}/",
+            policy=OutboundPolicy(allow=(f"{LOOPBACK}:{place.port}",)),
+            clock=self._clock,
+            monotonic=self._monotonic,
+        )
+        return _Running(process=process, version=program.version, http=http)
 
     async def _stop(self, running: _Running) -> None:
         await running.http.aclose()
@@ -214,14 +198,6 @@ class ServedOracleAdapter:
         self._program.release()
         # Not before: who is cancelled here leaves the rest to the next.
         self._running = None
-
-    def _http_to(self, port: int) -> HTTPOracleAdapter:
-        return HTTPOracleAdapter(
-            f"http://{LOOPBACK}:{port}/",
-            policy=OutboundPolicy(allow=(f"{LOOPBACK}:{port}",)),
-            clock=self._clock,
-            monotonic=self._monotonic,
-        )
 
 
 def served_adapter_for(

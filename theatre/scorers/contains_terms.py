@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, params_schema
 
@@ -25,8 +25,12 @@ def score(case: ScoringCase) -> float:
     twice counts once. An answer that is no string scores 0. UNMEASURABLE where the
     expectation is no array of strings, is empty, or holds an empty string.
     """
-    asked = _terms(case.params.get("terms", case.expected))
-    if asked is None:
+    terms = case.params.get("terms", case.expected)
+    if not isinstance(terms, list) or not terms:
+        return UNMEASURABLE
+    # Every text holds an empty term: asking for it would be a point for nothing.
+    asked = {term for term in terms if isinstance(term, str) and term}
+    if not all(isinstance(term, str) and term for term in terms):
         return UNMEASURABLE
     if not isinstance(case.answer, str):
         return 0.0
@@ -34,13 +38,6 @@ def score(case: ScoringCase) -> float:
     if case.params.get("case") is not True:
         text, asked = text.casefold(), {term.casefold() for term in asked}
     return sum(term in text for term in asked) / len(asked)
-
-
-def _terms(value: JsonValue) -> set[str] | None:
-    if not isinstance(value, list):
-        return None
-    terms = {term for term in value if isinstance(term, str) and term}
-    return terms if terms and all(isinstance(term, str) and term for term in value) else None
 
 
 SCORER = Scorer(

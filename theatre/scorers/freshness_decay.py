@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import cast
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.arithmetic import exact
 from theatre.engine.scoring.provider import Absent, at_path
@@ -36,7 +36,11 @@ def score(case: ScoringCase) -> float:
     reference scores 0, and so does what is no RFC 3339 time in UTC. UNMEASURABLE where the
     reference is none.
     """
-    reference, cited = parse_moment(_reference(case)), parse_moment(case.answer)
+    path, stated = case.params.get("reference"), case.expected
+    if isinstance(path, str):
+        found = at_path(case.input_data, path)
+        stated = None if isinstance(found, Absent) else found
+    reference, cited = parse_moment(stated), parse_moment(case.answer)
     if reference is None:
         return UNMEASURABLE
     if cited is None or cited > reference:
@@ -52,14 +56,6 @@ def half_power(times: Fraction) -> float:
     halvings = _DIGITS.divide(Decimal(times.numerator), Decimal(times.denominator))
     left = _DIGITS.exp(_DIGITS.minus(_DIGITS.multiply(halvings, _LN_2)))
     return float(_DIGITS.quantize(left, _PLACES))
-
-
-def _reference(case: ScoringCase) -> JsonValue:
-    path = case.params.get("reference")
-    if not isinstance(path, str):
-        return case.expected
-    found = at_path(case.input_data, path)
-    return None if isinstance(found, Absent) else found
 
 
 SCORER = Scorer(

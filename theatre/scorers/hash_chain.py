@@ -43,7 +43,10 @@ def score(case: ScoringCase) -> float:
     is not shown exactly once or lacks what the hash covers or the quotes stand in.
     """
     expected = case.expected
-    if not isinstance(expected, dict) or not _is_usable(expected):
+    # What pins no member would be met by any record that is shown.
+    if not isinstance(expected, dict) or not expected.keys() - {_QUOTES}:
+        return UNMEASURABLE
+    if _QUOTES in expected and not _are_spans(expected[_QUOTES]):
         return UNMEASURABLE
     if "records" in case.params:
         record = _shown_record(case, expected)
@@ -66,12 +69,6 @@ def record_hash(record: Mapping[str, JsonValue]) -> str | None:
         return canonical_sha256({key: value for key, value in record.items() if key != "hash"})
     except CanonicalisationError:
         return None
-
-
-def _is_usable(expected: JsonObject) -> bool:
-    return bool(expected.keys() - {_QUOTES}) and (
-        _QUOTES not in expected or _are_spans(expected[_QUOTES])
-    )
 
 
 def _are_spans(quotes: JsonValue) -> bool:

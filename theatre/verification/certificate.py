@@ -16,8 +16,7 @@ from uuid import UUID, uuid5
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, canonical_sha256
 from theatre.engine.errors import BundleError
-from theatre.engine.models import EpisodeOutcome
-from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, measured_calibration, outputs_of
+from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, measured_calibration
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring.arithmetic import NANO, ratio, rounded_number
 from theatre.engine.scoring.calibration import BINS, Bin, brier_score, stated_probability
@@ -25,7 +24,7 @@ from theatre.engine.scoring.provider import ABSENT, at_path
 from theatre.verification.errors import NoVerificationError, TooFewReplaysError
 from theatre.verification.lexical import JudgedClaim
 from theatre.verification.provenance import require_built_in, require_derived
-from theatre.verification.replay_detail import NO_DETAIL, ReplayDetail, detail_reader
+from theatre.verification.replay_detail import NO_DETAIL, ReplayDetail, detail_reader, scored_output
 from theatre.verification.scoring_providers import certified_judge, find_origins
 from theatre.verification.template import CRITERIA
 
@@ -211,28 +210,18 @@ def _replays(sealed: SealedBundle) -> _Replays:
     found = _Replays(judged=reader is not None, calibration=ClaimCalibration(passes=passes))
     for episode in sealed.episodes():
         require_derived(episode.truth)
-        output = _output(episode)
+        output = scored_output(episode)
         detail = None if reader is None or output is None else reader.read(episode, output)
         if detail is not None and output is not None and detail.claims is not None:
             claims = cast("list[JsonValue]", output["key_claims"])
             found.calibration.add(detail.claims, read_confidences(output, len(claims)))
         found.lines.append(ReplayScore.of(episode, detail).as_document())
-        found.changes.append(_change(episode))
+        # The commit of a change; its id where the commit is not known.
+        commit = at_path(episode.truth.input_data, "record.commit")
+        known = isinstance(commit, str) and commit
+        found.changes.append(str(commit) if known else episode.truth.episode_id)
         found.judge_origins.update(find_origins(episode.record))
     return found
-
-
-def _output(episode: SealedEpisode) -> JsonObject | None:
-    """Return the answer that was scored; None where there was none."""
-    if episode.line["outcome"] != EpisodeOutcome.SCORED.value:
-        return None
-    return next(reversed(outputs_of(episode.record).values()), None)
-
-
-def _change(episode: SealedEpisode) -> str:
-    """Return the commit of a change; its id where the commit is not known."""
-    commit = at_path(episode.truth.input_data, "record.commit")
-    return commit if isinstance(commit, str) and commit else episode.truth.episode_id
 
 
 def _document(sealed: SealedBundle, minimum: int, replays: _Replays) -> JsonObject:
@@ -242,6 +231,7 @@ def _document(sealed: SealedBundle, minimum: int, replays: _Replays) -> JsonObje
     weights = cast("JsonObject", at_path(certificate, "criteria.weights"))
     brier = replays.calibration.brier
     source = at_path(sealed.template, "oracle_config.repository")
+    no_brier = TOO_FEW if replays.judged else NOT_JUDGED
     return {
         **{name: certificate[name] for name in _COPIED},
         "schema_version": SCHEMA_VERSION,
@@ -254,7 +244,7 @@ def _document(sealed: SealedBundle, minimum: int, replays: _Replays) -> JsonObje
         "composite_score": certificate["composite_score"],
         "weights": {name: weights[name] for name in CRITERIA},
         "brier": brier,
-        "brier_reason": _brier_reason(brier, judged=replays.judged),
+        "brier_reason": no_brier if brier is None else None,
         "claim_calibration": replays.calibration.as_document() if replays.judged else None,
         "sample_size": certificate["replay_count"],
         "agent_accuracy": certificate["precision"],
@@ -270,12 +260,6 @@ def _document(sealed: SealedBundle, minimum: int, replays: _Replays) -> JsonObje
         },
         "individual_scores": replays.lines,
     }
-
-
-def _brier_reason(brier: float | None, *, judged: bool) -> str | None:
-    if brier is not None:
-        return None
-    return TOO_FEW if judged else NOT_JUDGED
 
 
 # The members of training records that a verification adds to those of the engine.

@@ -211,11 +211,11 @@ def find_code_names(text: str) -> list[str]:
     spelt = [match[0].rstrip(".-/") for match in _SPELT.finditer(_QUOTED.sub(" ", text))]
     like_code = [name for name in spelt if _CODE_LIKE.search(name)]
     names = [name.removesuffix("()") for name in (*quoted, *like_code)]
-    return [name for name in dict.fromkeys(names) if _is_name(name)]
-
-
-def _is_name(text: str) -> bool:
-    return any(c.isalnum() for c in text) and text.casefold() not in _ABBREVIATIONS
+    return [
+        name
+        for name in dict.fromkeys(names)
+        if any(sign.isalnum() for sign in name) and name.casefold() not in _ABBREVIATIONS
+    ]
 
 
 def find_numbers(text: str) -> list[int]:
@@ -237,7 +237,8 @@ def find_operations(statement: str) -> Iterator[tuple[str, FileOperation | None]
     `removes a from b`, b is not removed.
     """
     tokens = [match[0].rstrip(".-") for match in _TOKEN.finditer(statement)]
-    said = [_operation(token) for token in tokens]
+    matches = [_OPERATION.fullmatch(token) for token in tokens]
+    said = [_OPERATION_BY_STEM[match[1].casefold()] if match else None for match in matches]
     current = next((operation for operation in said if operation is not None), None)
     names_a_place = False
     for token, operation in zip(tokens, said, strict=True):
@@ -245,8 +246,3 @@ def find_operations(statement: str) -> Iterator[tuple[str, FileOperation | None]
         if operation is None:
             yield token, None if names_a_place else current
         names_a_place = token in _PLACES or (names_a_place and token in _ARTICLES)
-
-
-def _operation(token: str) -> FileOperation | None:
-    match = _OPERATION.fullmatch(token)
-    return _OPERATION_BY_STEM[match[1].casefold()] if match else None

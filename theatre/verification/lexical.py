@@ -183,7 +183,11 @@ def _spellings(subject: str) -> set[str]:
 
 
 def _holds(name: str, said: FileOperation | None, facts: ChangeFacts) -> bool:
-    paths = [file for file in facts.files if name in _path_spellings(file.path, file.old_path)]
+    paths = [
+        file
+        for file in facts.files
+        if name in _spellings(file.path) or name in _spellings(file.old_path)
+    ]
     if paths:
         return said in {None, FileOperation.MODIFIED} or any(f.operation is said for f in paths)
     words = WORD.findall(name)
@@ -195,10 +199,6 @@ def _holds(name: str, said: FileOperation | None, facts: ChangeFacts) -> bool:
     if said is FileOperation.DELETED:
         return all(removed[word] > 0 for word in words) and removed[words[-1]] > added[words[-1]]
     return all(added[word] + removed[word] > 0 or word in facts.context_words for word in words)
-
-
-def _path_spellings(*paths: str) -> set[str]:
-    return {spelling for path in paths for spelling in _spellings(path)}
 
 
 def _counts_right(number: int, unit: str, facts: ChangeFacts) -> bool:
@@ -220,9 +220,11 @@ def expected_changes(value: JsonValue) -> list[tuple[str, FileOperation]]:
     return found
 
 
-def _params(**own: JsonValue) -> JsonObject:
-    path: JsonObject = {"type": "string", "minLength": 1}
-    names = {"field": path, **own}
+_PATH: JsonObject = {"type": "string", "minLength": 1}
+
+
+def _params(further: str) -> JsonObject:
+    names: JsonObject = {"field": _PATH, further: _PATH}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -232,13 +234,11 @@ def _params(**own: JsonValue) -> JsonObject:
     }
 
 
-_PATH: JsonObject = {"type": "string", "minLength": 1}
-
 PRECISION = Scorer(
     name="lexical_precision",
     version="2",
     kind=ScorerKind.TEXTUAL,
-    params_schema=_params(diff=_PATH),
+    params_schema=_params("diff"),
     score=precision,
     needs_expectation=False,
 )
@@ -246,13 +246,13 @@ RECALL = Scorer(
     name="lexical_recall",
     version="2",
     kind=ScorerKind.TEXTUAL,
-    params_schema=_params(expected=_PATH),
+    params_schema=_params("expected"),
     score=recall,
 )
 REPLY_ACCURACY = Scorer(
     name="lexical_reply_accuracy",
     version="2",
     kind=ScorerKind.TEXTUAL,
-    params_schema=_params(expected=_PATH),
+    params_schema=_params("expected"),
     score=reply_accuracy,
 )

@@ -102,12 +102,12 @@ def make_record(
     The first line of `message` is the title. `unread_diff_bytes` is what the caller did not read
     of the diff. A diff is cut after a line, a list of paths after a path.
     """
-    title, _, description = message.strip().partition("\n")
-    kept_title, kept_description = (
-        _fit(title, MAX_TEXT_BYTES),
-        _fit(description.strip(), MAX_TEXT_BYTES),
-    )
-    kept_diff = _cut_to_lines(diff, _fit(diff, MAX_DIFF_BYTES))
+    title, _, rest = message.strip().partition("\n")
+    description = rest.strip()
+    kept_title, kept_description = _fit(title, MAX_TEXT_BYTES), _fit(description, MAX_TEXT_BYTES)
+    kept_diff = _fit(diff, MAX_DIFF_BYTES)
+    if len(kept_diff) < len(diff):
+        kept_diff = kept_diff[: kept_diff.rfind("\n") + 1]
     kept_paths = _fit_paths(paths)
     return GroundTruthRecord(
         id=id,
@@ -122,10 +122,7 @@ def make_record(
         omitted=Omitted(
             diff_bytes=unread_diff_bytes + _size(diff) - _size(kept_diff),
             files=len(paths) - len(kept_paths),
-            text_bytes=_size(title)
-            - _size(kept_title)
-            + _size(description.strip())
-            - _size(kept_description),
+            text_bytes=_size(title + description) - _size(kept_title + kept_description),
         ),
     )
 
@@ -156,10 +153,6 @@ def _fit(text: str, limit: int) -> str:
         else:
             high = middle - 1
     return text[:low]
-
-
-def _cut_to_lines(text: str, prefix: str) -> str:
-    return prefix if len(prefix) == len(text) else prefix[: prefix.rfind("\n") + 1]
 
 
 def _fit_paths(paths: Sequence[str]) -> tuple[str, ...]:
@@ -209,18 +202,15 @@ def make_follow_up(record: GroundTruthRecord, facts: ChangeFacts) -> FollowUp:
 
     Where a part of the diff was left out, only that.
     """
-    fitting = [_how_many_files(record)]
+    files = FollowUp(
+        question="How many files does this change touch? A renamed file counts once.",
+        number=len(record.files_changed) + record.omitted.files,
+    )
+    fitting = [files]
     if record.omitted.diff_bytes == 0 and record.omitted.files == 0:
         fitting = [*_about_files(facts), *_about_definitions(facts), *_about_lines(facts), *fitting]
     draw = int.from_bytes(hashlib.sha256(record.id.encode()).digest()[:8])
     return fitting[draw % len(fitting)]
-
-
-def _how_many_files(record: GroundTruthRecord) -> FollowUp:
-    return FollowUp(
-        question="How many files does this change touch? A renamed file counts once.",
-        number=len(record.files_changed) + record.omitted.files,
-    )
 
 
 def _about_files(facts: ChangeFacts) -> list[FollowUp]:

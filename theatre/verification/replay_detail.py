@@ -6,13 +6,13 @@ asked several times has several verdicts; their means are published, as those of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar, cast
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import ANSWER, InvocationStatus, ScoringCase
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import ANSWER, EpisodeOutcome, InvocationStatus, ScoringCase
 from theatre.engine.rlmf_export import SealedEpisode, judgements_of, outputs_of
 from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
 from theatre.engine.scoring.arithmetic import rounded_number
@@ -71,6 +71,13 @@ def _mean(counts: Sequence[int]) -> float | None:
     return rounded_number(Fraction(sum(counts), len(counts))) if counts else None
 
 
+def scored_output(episode: SealedEpisode) -> JsonObject | None:
+    """Return the answer that was scored; None where there was none."""
+    if episode.line["outcome"] != EpisodeOutcome.SCORED.value:
+        return None
+    return next(reversed(outputs_of(episode.record).values()), None)
+
+
 NO_DETAIL: JsonObject = ReplayDetail(
     claims=None, changes=(), scored_by=None, latency_ms=None
 ).as_document()
@@ -100,10 +107,6 @@ def _scoring(template: JsonObject, criterion: str) -> tuple[str, str | None]:
     scorer = at_path(template, f"{chosen}.scorer")
     measure = at_path(template, f"{chosen}.params.measure")
     return str(scorer), measure if isinstance(measure, str) else None
-
-
-def _lexical_reader(_: JsonObject) -> DetailReader:
-    return DetailReader(passes=1, read=_lexical_detail)
 
 
 def _lexical_detail(episode: SealedEpisode, output: JsonObject) -> ReplayDetail | None:
@@ -148,46 +151,26 @@ def _judged_detail(provider: TheatreScoringProvider, episode: SealedEpisode) -> 
 
     def found(criterion: str, measure: Measured[_FoundT]) -> list[_FoundT] | None:
         case = provider.case(criterion, episode.truth, answer, episode.label)
-        return _passes(case, measure) if isinstance(case, ScoringCase) else None
+        try:
+            return repeat_passes(case, measure) if isinstance(case, ScoringCase) else None
+        except NotMeasurableError:
+            return None
 
+    answers = [cast("JsonObject", one[ANSWER]) for asked in exchanges.values() for one in asked]
+    latencies = [said.get("latency_ms") for said in answers]
     return ReplayDetail(
         claims=found(_PRECISION, claim_verdicts),
         changes=[one for one in found(_RECALL, covered_changes) or () if one is not None],
-        scored_by=", ".join(sorted(set(_models(exchanges)))) or None,
-        latency_ms=sum(_latencies(exchanges)),
+        scored_by=", ".join(sorted({name for name in map(answered_by, answers) if name})) or None,
+        latency_ms=sum(latency for latency in latencies if isinstance(latency, int)),
     )
-
-
-def _passes(case: ScoringCase, measure: Measured[_FoundT]) -> list[_FoundT] | None:
-    try:
-        return repeat_passes(case, measure)
-    except NotMeasurableError:
-        return None
-
-
-def _answers(exchanges: Mapping[str, Sequence[JsonObject]]) -> Iterator[JsonObject]:
-    for asked in exchanges.values():
-        for exchange in asked:
-            yield cast("JsonObject", exchange[ANSWER])
-
-
-def _models(exchanges: Mapping[str, Sequence[JsonObject]]) -> Iterator[str]:
-    for answer in _answers(exchanges):
-        model = answered_by(answer)
-        if model is not None:
-            yield model
-
-
-def _latencies(exchanges: Mapping[str, Sequence[JsonObject]]) -> Iterator[int]:
-    for answer in _answers(exchanges):
-        latency: JsonValue = answer.get("latency_ms")
-        if isinstance(latency, int):
-            yield latency
 
 
 _Scoring = tuple[str, str | None]
 _READERS: Mapping[tuple[_Scoring, _Scoring], Callable[[JsonObject], DetailReader]] = {
-    ((PRECISION.name, None), (RECALL.name, None)): _lexical_reader,
+    ((PRECISION.name, None), (RECALL.name, None)): lambda _: DetailReader(
+        passes=1, read=_lexical_detail
+    ),
     ((SCORER.name, _PRECISION), (SCORER.name, _RECALL)): _judged_reader,
 }
 """How precision and recall are scored → how their counts are read."""

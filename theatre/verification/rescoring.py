@@ -88,7 +88,9 @@ def rescore(
         answer = answers.get(episode.episode_id)
         if answer is None:
             continue
-        scores = provider.score_episode(episode, _episode_answer(answer))
+        hops = {} if answer.output is None else {_ORACLE: answer.output}
+        judged = EpisodeAnswer(status=answer.status, hops=hops, judgements=answer.judgements)
+        scores = provider.score_episode(episode, judged)
         for criterion, tally in tallies.items():
             tally.add(scores.by_criterion[criterion])
         lines.append(_line(episode.episode_id, scores))
@@ -100,11 +102,6 @@ def rescore(
         "replay_count": sum(isinstance(x, dict) and x["outcome"] == "scored" for x in lines),
         "individual_scores": lines,
     }
-
-
-def _episode_answer(answer: RecordedAnswer) -> EpisodeAnswer:
-    hops = {} if answer.output is None else {_ORACLE: answer.output}
-    return EpisodeAnswer(status=answer.status, hops=hops, judgements=answer.judgements)
 
 
 def _composite(

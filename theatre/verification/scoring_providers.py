@@ -14,7 +14,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import ANSWER, Scorer
 from theatre.engine.rlmf_export import SealedBundle, judgements_of
 from theatre.engine.scoring.provider import at_path
-from theatre.verification.judge.asking import METHODOLOGY
+from theatre.verification.judge.questions import METHODOLOGY
 from theatre.verification.judge.scorer import SCORER, committed_judge
 from theatre.verification.judge.second_opinion import BEYOND, COMPUTATION
 from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY

@@ -21,7 +21,7 @@ from theatre.engine.oracle_contract import (
 )
 from theatre.oracles.endpoints import ReachableAdapter
 from theatre.oracles.errors import ConstructUnreachableError
-from theatre.oracles.wire_forms import ENVELOPES, PlainForm, WireForm
+from theatre.oracles.wire_forms import ENVELOPES, WireForm
 from theatre.verification.records import make_record
 
 # Oracles that know no envelope: a bare record goes out, a bare OracleOutput comes back.
@@ -68,7 +68,7 @@ def is_raw_oracle_output(raw: str | None) -> bool:
         return False
 
 
-PLAIN_ORACLE = PlainForm(bare=bare_record)
+PLAIN_ORACLE = WireForm(bare=bare_record)
 
 
 NO_VERSION = "0000000"

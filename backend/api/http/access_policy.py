@@ -1,16 +1,17 @@
 """Access policy: each route declares who may use it, and the policy is enforced before its code.
 
-A router is made by `resource_router(tag, DECLARED)`, where DECLARED has a line for each operation
-id. A route without a line cannot be made. Before a route's own code runs, unknown query parameters
-are refused, and the credential is checked as its line requires; `CurrentUser` is the principal.
+An endpoint declares its policy by a decorator, below that of its route; a route without one cannot
+be made. Before a route's own code runs, unknown query parameters are refused, and the credential is
+checked as the policy requires; `CurrentUser` is the principal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.dependencies.models import Dependant
@@ -23,7 +24,7 @@ from backend.api.http.idempotency import ReplayedResponse, store_response
 from backend.api.http.problem_types import BY_SLUG
 from backend.api.http.rate_limits import Rate
 from backend.api.http.service import get_service
-from backend.auth.principals import Principal, Scope
+from backend.auth.credentials import Principal, Scope
 from backend.errors import (
     OutOfScopeError,
     RequestInvalidError,
@@ -31,6 +32,8 @@ from backend.errors import (
     UnauthenticatedError,
 )
 from backend.services.accounts import authenticate
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 _BEARER = "bearer "
 # It keeps FastAPI's own kind of refusal out of the description; `interface` puts the real ones in.
@@ -72,6 +75,14 @@ class AccessPolicy:
         if unknown:
             raise TypeError(f"expected kinds of problems, got {sorted(unknown)}")
 
+    def __call__(self, endpoint: Endpoint) -> Endpoint:
+        """Declare this of an endpoint."""
+        _POLICIES[endpoint] = self
+        return endpoint
+
+
+_POLICIES: WeakKeyDictionary[Callable[..., Any], AccessPolicy] = WeakKeyDictionary()
+
 
 def public(*refuses: str, idempotent: bool = True, rate: Rate = Rate.READ) -> AccessPolicy:
     """Declare a route for everyone."""
@@ -109,16 +120,14 @@ def sharing_headers(scope: HttpScope) -> dict[str, str]:
 
 
 class DeclaredRoute(APIRoute):
-    """A route with its declaration. See the module."""
-
-    table: ClassVar[Mapping[str, AccessPolicy]] = {}
+    """A route with the policy of its endpoint, after which its operation is named."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401 - FastAPI's own
-        operation_id = str(options.get("operation_id"))
-        if operation_id not in self.table:
-            raise TypeError(f"expected a declaration of {operation_id} by its router, got none")
-        self.declared = self.table[operation_id]
-        super().__init__(path, endpoint, **options)
+        if endpoint not in _POLICIES:
+            raise TypeError(f"expected {endpoint.__name__} to declare whom it serves, got nothing")
+        self.declared = _POLICIES[endpoint]
+        named = options.pop("operation_id", None) or endpoint.__name__
+        super().__init__(path, endpoint, operation_id=named, **options)
         self._query = frozenset(
             field.alias for one in walk_dependencies(self.dependant) for field in one.query_params
         )
@@ -181,10 +190,9 @@ class DeclaredRoute(APIRoute):
         return principal
 
 
-def resource_router(tag: str, declared: Mapping[str, AccessPolicy]) -> APIRouter:
-    """Return a router whose routes keep to `declared`, by operation id."""
-    route_class = type("Declared" + tag.title(), (DeclaredRoute,), {"table": declared})
-    return APIRouter(tags=[tag], route_class=route_class, responses=_REFUSALS)
+def resource_router(tag: str) -> APIRouter:
+    """Return a router whose routes keep to what their endpoints declare."""
+    return APIRouter(tags=[tag], route_class=DeclaredRoute, responses=_REFUSALS)
 
 
 # Not plain functions: FastAPI would run those in a thread each.

@@ -18,7 +18,7 @@ from backend.api.http.idempotency import HEADER, get_reading, get_transaction
 from backend.api.http.problem_types import BY_SLUG, ProblemKind
 from backend.api.http.problems import MEDIA_TYPE
 from backend.api.http.rate_limits import Rate
-from backend.schemas.problems import ProblemDocument
+from backend.schemas.base import ProblemDocument
 
 # Answers as routes describe them: headers, bytes, and where a theatre goes on.
 

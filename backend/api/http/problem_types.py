@@ -11,11 +11,13 @@ from backend import errors as service
 from theatre.construct_kit import envelopes as kit
 from theatre.debate import errors as debate
 from theatre.engine import errors as engine
-from theatre.engine.bundle_check.json_values import DefectError
+from theatre.engine.bundle_check.report import DefectError
 from theatre.oracles import errors as oracles
-from theatre.scorers import ScorerRegistrationError
-from theatre.scorers.computations import ComputationRegistrationError
-from theatre.scorers.registration import RunnerRegistrationError
+from theatre.scorers import (
+    ComputationRegistrationError,
+    RunnerRegistrationError,
+    ScorerRegistrationError,
+)
 
 
 class ProblemKind(NamedTuple):
@@ -292,7 +294,6 @@ BY_ERROR: dict[type[Exception], ProblemKind] = {
     service.DebateClosedError: DEBATE_CLOSED,
     debate.DebateError: INTERNAL,
     debate.InvalidDebateError: INTERNAL,
-    debate.HistoryRewrittenError: INTERNAL,
     debate.DebateLogError: INTERNAL,
     debate.DebateRunError: INTERNAL,
     debate.SweepError: INTERNAL,

@@ -29,7 +29,7 @@ from backend.api.http.problem_types import (
     kind_of,
 )
 from backend.errors import BackendError, RateLimitedError, RequestViolation
-from backend.schemas.problems import MAX_DETAIL, MAX_VIOLATIONS
+from backend.schemas.base import MAX_DETAIL, MAX_VIOLATIONS
 from theatre.engine.errors import HumanScoreRefusedError, ParseError, TheatreError
 from theatre.engine.schema_registry import Message, model_message, without_values
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Annotated, cast
 
-from fastapi import Request
+from fastapi import Depends, Request
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.api.certificate_cache import DocumentCache
@@ -15,6 +15,7 @@ from backend.api.http.metrics import Metrics, TheatreMetrics
 from backend.api.http.rate_limits import RateLimits
 from backend.auth.credentials import Passwords
 from backend.auth.tokens import Tokens
+from backend.errors import NotReadyError
 from backend.jobs.announcements import ChangeListener
 from backend.services.integrity.retention import StoreMonitor
 from backend.services.resources import TheatreResources
@@ -51,3 +52,33 @@ class Service:
 def get_service(request: Request) -> Service:
     """Return the service that a request came to."""
     return cast("Service", request.state.service)
+
+
+# Admission: requests that hold connections for long, or need a second one, are limited.
+#
+# Otherwise as many of them as there are connections would wait for each other, and all other
+# requests for them (docs/design/service.md, "An admission semaphore for long requests").
+
+
+_PATIENCE_SECONDS = 20.0
+
+
+async def acquire_admission(request: Request) -> AsyncIterator[None]:
+    """Wait for the semaphore and hold it until the transaction that follows is over.
+
+    NotReadyError after too long a wait. The body is read before: a slow sender must not hold it.
+    """
+    turns = get_service(request).admission
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            await turns.acquire()
+    except TimeoutError:
+        raise NotReadyError("expected a turn in time, got none") from None
+    try:
+        yield
+    finally:
+        turns.release()
+
+
+# Acquired before the transaction begins, and released after it.
+Admission = Annotated[None, Depends(acquire_admission, scope="function")]

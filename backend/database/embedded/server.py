@@ -25,7 +25,7 @@ from backend.database.embedded.cluster import (
 )
 from backend.database.embedded.keeping import Supervisor
 from backend.database.embedded.programs import find_programs, prepare_programs, service_account
-from backend.database.roles import APPLICATION, DATABASE, OWNER
+from backend.database.sessions import APPLICATION, DATABASE, OWNER
 from backend.errors import EmbeddedServerError
 
 PATIENCE_SECONDS = 300.0

@@ -19,8 +19,13 @@ from backend.database.models.people import (
     RegisteredConstruct,
     User,
 )
-from backend.database.models.theatres import Dataset, Theatre, TheatreCoin, TheatreTemplate
-from backend.database.models.verifications import Verification
+from backend.database.models.theatres import (
+    Dataset,
+    Theatre,
+    TheatreCoin,
+    TheatreTemplate,
+    Verification,
+)
 
 __all__ = [
     "ApiKey",

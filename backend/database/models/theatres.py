@@ -72,7 +72,8 @@ class Theatre(Base):
     takes the run up; a batch of results of an older epoch is refused. `run_job_id` is the job that
     the run waits for or is held by; `lost_workers` counts those lost since it last recorded
     anything.
-    `rehearsal_sha256` is of what a rehearsal runs on instead of the committed ground truth.
+    `rehearsal_sha256` is of what a rehearsal runs on instead of the committed ground truth,
+    `answers_sha256` of the canned answers that stand in for its constructs.
     """
 
     __tablename__ = "theatres"
@@ -91,8 +92,14 @@ class Theatre(Base):
         is_one_of("outcome", OUTCOMES),
         is_sha256("commitment_hash"),
         is_sha256("rehearsal_sha256"),
+        is_sha256("answers_sha256"),
         CheckConstraint(
-            "rehearsal_sha256 IS NULL OR is_certificate_run IS FALSE", name="only_rehearsed"
+            "(rehearsal_sha256 IS NULL AND answers_sha256 IS NULL) OR is_certificate_run IS FALSE",
+            name="only_rehearsed",
+        ),
+        CheckConstraint(
+            "outcome IS DISTINCT FROM 'certified' OR is_certificate_run IS TRUE",
+            name="rehearsal_never_certified",
         ),
         CheckConstraint(
             "num_nonnulls(commitment_hash, committed_at, version_pins, dataset_hashes, receipt)"
@@ -162,6 +169,7 @@ class Theatre(Base):
     created_at: Mapped[Moment]
     updated_at: Mapped[Moment]
     rehearsal_sha256: Mapped[Sha256 | None]
+    answers_sha256: Mapped[Sha256 | None]
 
     run_job_id: Mapped[int | None] = mapped_column(BigInteger)
     lost_workers: Mapped[int] = mapped_column(Integer, server_default="0")
@@ -194,3 +202,46 @@ class Dataset(Base):
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     lines_total: Mapped[int] = mapped_column(Integer)
     created_at: Mapped[Moment]
+
+
+# Verifications: requests that become theatres once their ground truth is read.
+
+
+PHASES = ("queued", "ingesting", "handed_over", "failed")
+
+
+class Verification(Base):
+    """One verification. Its id is that of the theatre that it becomes once it is handed over.
+
+    `request` is what was asked for, never hashed: what counts is committed in the template.
+    `job_id` is the job that the reading of ground truth waits for or is held by; `lost_workers`
+    counts those it lost. `error_code` and `error` say why it failed before there was a theatre,
+    or what it waits for until `waits_until`.
+    """
+
+    __tablename__ = "verifications"
+    __table_args__ = (
+        is_one_of("phase", PHASES),
+        CheckConstraint("records >= 0 AND lost_workers >= 0 AND min_replays > 0", name="counts"),
+        CheckConstraint("phase <> 'failed' OR error_code IS NOT NULL", name="failed_for_a_reason"),
+        Index(None, "user_id", "created_at", "id"),
+        Index(
+            "ix_verifications_unfinished",
+            "phase",
+            postgresql_where=text("phase IN ('queued', 'ingesting')"),
+        ),
+    )
+
+    id: Mapped[Identifier] = mapped_column(primary_key=True)
+    user_id: Mapped[Identifier] = mapped_column(ForeignKey("users.id"))
+    request: Mapped[JsonCopy]
+    min_replays: Mapped[int] = mapped_column(Integer)
+    phase: Mapped[str] = mapped_column(String(20))
+    job_id: Mapped[int | None] = mapped_column(BigInteger)
+    lost_workers: Mapped[int] = mapped_column(Integer, server_default="0")
+    records: Mapped[int] = mapped_column(Integer, server_default="0")
+    waits_until: Mapped[Moment | None]
+    error_code: Mapped[str | None] = mapped_column(String(100))
+    error: Mapped[str | None] = mapped_column(String(MAX_ERROR))
+    created_at: Mapped[Moment]
+    updated_at: Mapped[Moment]

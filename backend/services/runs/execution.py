@@ -8,7 +8,7 @@ function goes on from it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -16,19 +16,23 @@ from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.repositories.certificate_views import find_newest_environment
+from backend.evidence_store import ObjectKind
+from backend.repositories.certificate_views import find_newest_environment, store_certificate
+from backend.repositories.evidence_views import BundleArchive, find_bundle, insert_bundle
 from backend.repositories.run_journal import Effect, PostgresRunJournal
-from backend.repositories.theatre_runs import StoredTheatre
+from backend.repositories.theatre_runs import StoredTheatre, copy_scores
 from backend.repositories.theatres import find_coin
 from backend.services.constructs import check_all_reachable
 from backend.services.ground_truth import RehearsalData
 from backend.services.resources import TheatreResources
-from backend.services.runs.evidence import CERTIFIED, RunEvidence
 from backend.services.runs.lease import RunEnd, RunMonitor
-from theatre.engine.canonical_json import JsonObject
+from backend.services.sealed_bundles import fetch_bundle, pack_bundle
+from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.clock import parse_rfc3339
-from theatre.engine.coin import Coin
-from theatre.engine.errors import InvalidTransitionError
+from theatre.engine.coin import Coin, Draws
+from theatre.engine.errors import InvalidTransitionError, StateConflictError
+from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.replay import (
     DatasetSource,
     HumanReview,
@@ -41,10 +45,79 @@ from theatre.engine.rlmf_export import RlmfExport
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
-from theatre.oracles.endpoints import endpoints
+from theatre.oracles.endpoints import ReachableAdapter, endpoints
+from theatre.oracles.in_process import by_alias, canned_adapter
 from theatre.oracles.retry import make_retrying_invoker
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.verification.certificate import training_calibration
+
+# A run's evidence in the store: fetched before the run goes on, stored before rows name it.
+#
+# The archive of the sealed bundle is durable in the store, then the event `sealed` is noted
+# together with the row that names it, then the certificate. Whichever machine goes on, it goes on
+# from what was named.
+
+
+CERTIFIED = "certified"
+
+
+class RunEvidence:
+    """The evidence of one theatre's run, for the process that has claimed it.
+
+    Everything raises EvidenceStoreError where store or disk take or give nothing now.
+    """
+
+    def __init__(self, theatre_id: str, resources: TheatreResources) -> None:
+        self._theatre_id = theatre_id
+        self._resources = resources
+        self._archive: BundleArchive | None = None
+        self.bundle = resources.folder_of(theatre_id) / bundle_name(theatre_id)
+        """The sealed bundle on the desk of this machine, once there is one."""
+
+    async def fetch(self, engine: AsyncEngine, datasets: Collection[str]) -> None:
+        """Fetch to this machine what the run reads, and the bundle that was noted as sealed.
+
+        A bundle that another machine has sealed replaces one that was sealed here and that no
+        row names.
+        """
+        await asyncio.to_thread(self._resources.data.fetch, datasets)
+        async with engine.connect() as connection:
+            archive = await find_bundle(connection, self._theatre_id)
+        if archive is not None:
+            await asyncio.to_thread(fetch_bundle, self._resources.store, archive, self.bundle)
+
+    async def store_bundle(self) -> None:
+        """Make the sealed bundle durable, before the event that names it."""
+        self._archive = await asyncio.to_thread(pack_bundle, self._resources.store, self.bundle)
+
+    async def note(self, connection: AsyncConnection, event: AuditEvent) -> None:
+        """Name what was kept, in the transaction of the event `sealed`."""
+        if self._archive is None:
+            raise StateConflictError("expected a bundle that was kept before it is noted, got none")
+        at = parse_rfc3339(event.at)
+        await insert_bundle(connection, self._theatre_id, self._archive, at=at)
+
+    async def certify(self, connection: AsyncConnection, event: AuditEvent) -> None:
+        """Store the certificate of the sealed bundle, in the transaction of `resolved`.
+
+        It also adds copies of human scores that a crash after their entries has left out.
+        """
+        await copy_scores(connection, self._theatre_id)
+        if event.detail["outcome"] == CERTIFIED:
+            document = await asyncio.to_thread((self.bundle / "certificate.json").read_bytes)
+            await store_certificate(connection, parse_object(document))
+
+    async def store_export(self, export: RlmfExport) -> None:
+        """Make the training records durable, before the event that names them."""
+        await asyncio.to_thread(self._store_export, export)
+
+    def _store_export(self, export: RlmfExport) -> None:
+        with self._resources.store.draft() as draft:
+            with draft.open("wb") as handle:
+                for line in export.lines():
+                    handle.write(line)
+            self._resources.store.put(ObjectKind.EXPORTS, draft)
+
 
 EXPORT = "rlmf_export.jsonl"
 WAITING = "waiting_hitl"
@@ -68,7 +141,7 @@ async def run_theatre(
     theatre = stored.value()
     if theatre.state is not TheatreState.ARCHIVED:
         evidence = RunEvidence(stored.id, resources)
-        await evidence.fetch(engine, datasets_of(theatre, stored.rehearsal_sha256))
+        await evidence.fetch(engine, datasets_of(theatre, stored))
     journal = journal_of(
         engine, stored, resources, before={"settling": monitor.refuse_if_cancelled}
     )
@@ -160,9 +233,9 @@ async def open_replay(
     """
     template = product_template(theatre.template)
     # The version binds the files from then on. A rehearsal leads to no certificate.
-    if theatre.state is TheatreState.COMMITTED and stored.is_certificate_run is not False:
+    if theatre.state is TheatreState.COMMITTED and stored.is_certificate_run:
         await asyncio.to_thread(resources.constructs.refuse_copies, template, resources.data)
-    async with resources.constructs.open_adapters(template) as adapters:
+    async with _open_adapters(theatre, coin, stored, resources) as adapters:
         replay = ReplayEngine(
             theatre,
             journal,
@@ -187,9 +260,34 @@ async def open_replay(
             _settings_of(stored, resources),
         )
         if theatre.state in _BEFORE_THE_LAST_CALL:
-            await resources.constructs.require_isolated(endpoints(template))
+            if stored.answers_sha256 is None:
+                await resources.constructs.require_isolated(endpoints(template))
             await check_all_reachable(adapters)
         yield replay
+
+
+@asynccontextmanager
+async def _open_adapters(
+    theatre: Theatre, coin: Coin | None, stored: StoredTheatre, resources: TheatreResources
+) -> AsyncIterator[Mapping[str, ReachableAdapter]]:
+    """Open the constructs, or what answers instead of each in a rehearsal with canned answers.
+
+    No construct is started or connected in the latter case, on no attempt: the row says so, and
+    the engine refuses canned answers in a certificate run by their type.
+    """
+    template = product_template(theatre.template)
+    if stored.answers_sha256 is None:
+        async with resources.constructs.open_adapters(template) as adapters:
+            yield adapters
+        return
+    answers = await asyncio.to_thread(resources.data.canned_answers, stored.answers_sha256)
+    # Without its coin the run ends before the first call.
+    draws = None if coin is None else Draws(coin, theatre.commitment.commitment_hash)
+    aliased = {} if draws is None else by_alias(answers, draws)
+    yield {
+        endpoint.construct_id: canned_adapter(endpoint.construct_id, aliased, clock=resources.clock)
+        for endpoint in endpoints(template)
+    }
 
 
 async def _previous_environment(
@@ -215,7 +313,8 @@ def _settings_of(stored: StoredTheatre, resources: TheatreResources) -> RunSetti
         output_dir=resources.folder_of(stored.id),
         drafts_dir=resources.drafts,
         issuer=resources.issuer,
-        certificate_run=stored.is_certificate_run is not False,
+        # Only where the row says so: a run of unknown kind is a rehearsal.
+        certificate_run=stored.is_certificate_run is True,
         attempt=stored.run_epoch,
     )
     return replace(settings, batch_seconds=_SUSPECT_SECONDS) if stored.lost_workers else settings
@@ -231,11 +330,11 @@ def ground_truth_of(
     return RehearsalData(resources.data, replaced, rehearsal_sha256)
 
 
-def datasets_of(theatre: Theatre, rehearsal_sha256: str | None) -> frozenset[str]:
+def datasets_of(theatre: Theatre, stored: StoredTheatre) -> frozenset[str]:
     """Return the SHA-256 of every dataset that a run reads."""
-    template = product_template(theatre.template)
-    hashes = frozenset(template.dataset_hashes.values())
-    return hashes if rehearsal_sha256 is None else hashes | {rehearsal_sha256}
+    committed = product_template(theatre.template).dataset_hashes.values()
+    of_a_rehearsal = (stored.rehearsal_sha256, stored.answers_sha256)
+    return frozenset([*committed, *(one for one in of_a_rehearsal if one is not None)])
 
 
 class _Resolved(NamedTuple):

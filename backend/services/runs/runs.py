@@ -10,21 +10,20 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.jobs.announcements import ChangeListener, ChangeSignal
 from backend.jobs.queue import queue_run
-from backend.repositories.datasets import find_uploads
 from backend.repositories.theatre_runs import (
     UNFINISHED,
     StoredTheatre,
     change_run,
     lock_theatre,
 )
-from backend.repositories.theatres import TheatreView
+from backend.repositories.theatres import TheatreView, find_uploads
 from backend.services.resources import TheatreResources
 from backend.services.runs.execution import WAITING
 from backend.services.theatres import end_uncalled, read_theatre, require_state, require_version
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError, InvalidTransitionError, ProgrammeError
 from theatre.engine.models import read_episodes
-from theatre.engine.replay.recording import largest_episode_bytes
+from theatre.engine.replay.preflight import largest_episode_bytes
 from theatre.engine.scoring.provider import criteria_scorers
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
@@ -58,17 +57,18 @@ async def accept_run(
     user_id: str,
     versions: frozenset[int] | None,
     is_certificate_run: bool,
-    ground_truth_path: str | None,
+    ground_truth_path: str | None = None,
+    answers_path: str | None = None,
     resources: TheatreResources,
 ) -> TheatreView:
     """Queue the run of a user's theatre and return it; it must be COMMITTED and not queued before.
 
     A run that could not be begun (`failed` in COMMITTED) may be asked for again. A rehearsal may
-    run on another dataset, `ground_truth_path`, named as a template names one. Raises
-    NotFoundError, StateConflictError, PreconditionFailedError for a version that is not in
-    `versions`, InvalidTransitionError, ExecutionPathUnavailableError, ProgrammeError for a
-    template that needs a judge, and DatasetError where a committed dataset is not there as it was
-    committed.
+    run on another dataset, `ground_truth_path`, named as a template names one, and with the canned
+    answers of an upload, `answers_path`. Raises NotFoundError, StateConflictError,
+    PreconditionFailedError for a version that is not in `versions`, InvalidTransitionError,
+    ExecutionPathUnavailableError, ProgrammeError for a template that needs a judge, and
+    DatasetError where a committed dataset is not there as it was committed or the answers are none.
     """
     stored = await lock_theatre(connection, theatre_id, user_id=user_id)
     require_version(stored, versions)
@@ -82,12 +82,14 @@ async def accept_run(
     rehearsal = await asyncio.to_thread(
         _checked_data, template, ground_truth_path, uploads, resources
     )
+    answers = await asyncio.to_thread(_checked_answers, answers_path, uploads, resources)
     await change_run(
         connection,
         theatre_id,
         is_certificate_run=is_certificate_run,
         lost_workers=0,
         rehearsal_sha256=rehearsal,
+        answers_sha256=answers,
         error=None,
         updated_at=resources.clock(),
     )
@@ -200,6 +202,18 @@ def _checked_data(
             raise DatasetError(f"expected episodes in {ground_truth_path}, got none")
     finally:
         dataset.close()
+    return sha256
+
+
+def _checked_answers(
+    answers_path: str | None, uploads: frozenset[str], resources: TheatreResources
+) -> str | None:
+    """Return the SHA-256 of canned answers that can be read, where a rehearsal names any."""
+    if answers_path is None:
+        return None
+    # An upload of the user's own: an answer is shown again, and a dataset root is the operator's.
+    sha256 = resources.data.take(answers_path, uploads=uploads)
+    resources.data.canned_answers(sha256)
     return sha256
 
 

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from backend.errors import BackendError
 from backend.evidence_store import ObjectKind
 from backend.jobs.queue import queue_ingestion
-from backend.repositories.datasets import StoredDataset, find_uploads, insert_upload
+from backend.repositories.theatres import StoredDataset, find_uploads, insert_upload
 from backend.repositories.verifications import (
     StoredVerification,
     change_ingestion,
@@ -134,7 +134,6 @@ async def commit_and_queue(
             user_id=user_id,
             versions=None,
             is_certificate_run=True,
-            ground_truth_path=None,
             resources=resources,
         )
         await change_ingestion(

@@ -12,9 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.identifiers import new_id
 from backend.jobs.queue import queue_ingestion
-from backend.repositories.datasets import find_uploads
 from backend.repositories.evidence_views import find_bundle
-from backend.repositories.theatres import Place, TheatreView, find_theatre_view
+from backend.repositories.theatres import Place, TheatreView, find_theatre_view, find_uploads
 from backend.repositories.verifications import (
     StoredVerification,
     VerifiedView,

@@ -13,7 +13,7 @@ from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.oracle_contract import OracleAdapter
 from theatre.engine.replay import RunContext
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_episode_runners
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 NAMES = {

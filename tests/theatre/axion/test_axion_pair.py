@@ -32,8 +32,7 @@ from tests.theatre.test_bundle_check_programme import results_changed
 from tests.theatre.thinned import thinned
 from tests.theatre.trail_edits import with_results
 from theatre.axion.harness.pair_runner import REVISITS, RUNNER, STEPS, is_caught
-from theatre.cli.adversaries.leak import Leak
-from theatre.cli.adversaries.rehearsal import generic_adversaries, write_adversary
+from theatre.cli.adversaries.rehearsal import Leak, generic_adversaries, write_adversary
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.oracles.construct_registry import (
@@ -41,7 +40,7 @@ from theatre.oracles.construct_registry import (
     construct_version,
     local_adapter_for,
 )
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_episode_runners
 
 pytestmark = pytest.mark.untraced
 

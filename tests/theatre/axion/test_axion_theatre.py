@@ -25,7 +25,7 @@ from theatre.axion.kernel.capability import kernel_secret
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.oracle_contract import OracleInvocationRequest
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_episode_runners
 
 ECHELON = Path(sys.executable).with_name("echelon")
 

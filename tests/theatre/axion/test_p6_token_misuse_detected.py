@@ -89,7 +89,7 @@ def test_at_full_energy_no_rebate_tempts() -> None:
 def test_who_waits_gains_nothing_by_a_raw_execution() -> None:
     alone = replace(world(), objects=())
     assert hidden_choice(alone) == "WAIT"
-    assert mind("pseudo").raw_step(alone, Offers(raw_energy_cost=0)) is None
+    assert mind("pseudo").prepare(alone, Offers(raw_energy_cost=0)).raw_step is None
 
 
 def test_another_step_is_presented_only_for_a_gain() -> None:

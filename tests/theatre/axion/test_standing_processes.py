@@ -23,12 +23,10 @@ from theatre.axion.harness.theatre_runner import play
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.p5_process import answer as p5_answer
 from theatre.axion.kernel.probe_engine import p5_input
-from theatre.axion.kernel.shared_processes import GATE, P5, SharedProcess
+from theatre.axion.kernel.processes import GATE, P5, P5_MODULE, SharedProcess
 from theatre.engine.canonical_json import JsonObject
 
 pytestmark = pytest.mark.untraced
-
-P5_MODULE = "theatre.axion.kernel.p5_process"
 
 
 @pytest.fixture
@@ -94,7 +92,7 @@ def test_threads_that_ask_at_once_get_their_own_answers(process: SharedProcess) 
 
 FORKING = """
 import os, sys
-from theatre.axion.kernel.shared_processes import SharedProcess
+from theatre.axion.kernel.processes import SharedProcess
 process, question = SharedProcess(sys.argv[1]), sys.stdin.buffer.read()
 said, pid = process.ask(question), process.pid
 forked = os.fork()

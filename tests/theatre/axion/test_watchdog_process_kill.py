@@ -17,7 +17,7 @@ from theatre.axion.harness.kernel_session import KernelSession
 from theatre.axion.kernel.audit_log import verify_lines
 from theatre.axion.kernel.child import Child
 from theatre.axion.kernel.frames import MAX_FRAME, frame, length_of, read_frame
-from theatre.axion.kernel.gate_client import GateClient, P5Client
+from theatre.axion.kernel.processes import P5_MODULE, GateClient, examine_in
 
 # Each reads its question and then never answers: one computes for ever, one waits for ever.
 BUSY = "import sys; sys.stdin.buffer.read(4)\nwhile True: pass"
@@ -71,15 +71,15 @@ def test_a_gate_that_dies_or_answers_nonsense_allows_nothing(program: str) -> No
 
 
 def test_the_probe_process_refuses_what_is_not_a_closed_document() -> None:
-    with closing(P5Client()) as probe:
+    with closing(Child(P5_MODULE)) as child:
         documents: list[Document] = [{}, {"env": {}}, {"protocol": "p5-mci@1"}]
         for document in documents:
             with pytest.raises(GateBrokenError, match="expected a closed P5 input"):
-                probe.examine(document)
+                examine_in(child, document)
 
 
 def test_a_process_that_was_never_asked_is_closed_as_well() -> None:
-    child = Child("theatre.axion.kernel.p5_process")
+    child = Child(P5_MODULE)
     child.kill()
     assert not is_running(child.pid)
     with pytest.raises(GateBrokenError):

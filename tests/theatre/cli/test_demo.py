@@ -17,7 +17,7 @@ from tests.theatre.echelon_process import (
 )
 from theatre.cli.connections import replace_construct
 from theatre.cli.demo.command import OPENING
-from theatre.cli.demo.forgery import FORGED_FILE
+from theatre.cli.demo.stage import FORGED_FILE
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 
 OBSERVER = CARTOGRAPH.with_name("product_observer_v1.json")

@@ -22,10 +22,9 @@ from tests.theatre.echelon_process import (
     started,
     until,
 )
-from theatre.cli.demo.errors import DemoError, NoAnswerError, ServiceEndedError
-from theatre.cli.demo.operator import write_constructs
+from theatre.cli.demo.client import DemoError, NoAnswerError
 from theatre.cli.demo.place import DemoPlace
-from theatre.cli.demo.service import started_service
+from theatre.cli.demo.service import ServiceEndedError, started_service, write_constructs
 from theatre.cli.demo.theatres import unpack
 from theatre.cli.workspace import Workspace
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from theatre.cli import exits, extras
+from theatre import judging
+from theatre.cli import exits
 from theatre.cli.exits import ExitCode, InterruptedRunError, exit_code_of
 from theatre.engine import errors
-from theatre.judging import errors as judging_errors
 from theatre.oracles import errors as oracle_errors
 from theatre.verification import errors as verification_errors
 
@@ -79,7 +79,7 @@ TABLE = {
 }
 KINDS = {
     kind.__name__: kind
-    for module in (errors, oracle_errors, judging_errors, verification_errors, exits, extras)
+    for module in (errors, oracle_errors, judging, verification_errors, exits)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, errors.TheatreError)
 }

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, echelon, environment
-from theatre.cli.extras import MODULES_BY_EXTRA, POSIX_ONLY
+from theatre.cli.exits import MODULES_BY_EXTRA, POSIX_ONLY
 
 # What Windows has neither in its standard library nor in these modules of it.
 ON_WINDOWS = f"""

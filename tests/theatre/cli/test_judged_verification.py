@@ -36,7 +36,7 @@ from theatre.engine.errors import ProgrammeError
 from theatre.engine.replay.episode import require_judge
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.scorers import load_scorers
-from theatre.verification.judge.asking import METHODOLOGY, PROMPTS_SHA256
+from theatre.verification.judge.questions import METHODOLOGY, PROMPTS_SHA256
 
 pytestmark = pytest.mark.untraced
 

@@ -13,9 +13,8 @@ import pytest
 from backend.cli import COMMANDS as OF_THE_SERVICE
 from tests.theatre.cli.doubler import write_module, write_theatre
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, echelon, environment
-from theatre.cli import COMMANDS, cli
+from theatre.cli import COMMANDS, cli, theatre_group
 from theatre.cli.lazy_group import LazyGroup
-from theatre.cli.theatre_group import theatre
 
 OTHERS = {
     "broken": "does not load: ModuleNotFoundError",
@@ -85,7 +84,7 @@ def test_a_hash_imports_nothing_that_runs_a_theatre(tmp_path: Path) -> None:
     assert modules.isdisjoint({"asyncio", "yaml", *HTTP_CLIENT})
 
 
-@pytest.mark.parametrize("group", [cli, theatre], ids=["echelon", "theatre"])
+@pytest.mark.parametrize("group", [cli, theatre_group], ids=["echelon", "theatre"])
 def test_every_command_that_is_listed_is_there_and_has_its_line(group: LazyGroup) -> None:
     context = click.Context(group)
     for name in group.list_commands(context):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from theatre.cli.computation_reports import print_propagation
+from theatre.cli.computation_reports import print_computations
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 
 NOTHING: JsonObject = {"total": 0, "listed": []}
@@ -56,7 +56,7 @@ def test_the_table_has_a_row_for_each_hop_and_names_what_was_lost_most(
         lost("write", "D3", {"by": "D3", "term": "loud\x1b[2J"}),
         lost("write", None, 7),
     ]
-    print_propagation(bundle_with(tmp_path, propagation(*found)))
+    print_computations(bundle_with(tmp_path, propagation(*found)))
     assert capsys.readouterr().out.splitlines() == [
         "",
         "decisions    follow: 12 in 3 episodes, and where in the chain they were lost",
@@ -82,5 +82,5 @@ def test_the_table_has_a_row_for_each_hop_and_names_what_was_lost_most(
 def test_other_steps_and_other_versions_are_passed_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], result: JsonObject
 ) -> None:
-    print_propagation(bundle_with(tmp_path, {**propagation(), "result": result}))
+    print_computations(bundle_with(tmp_path, {**propagation(), "result": result}))
     assert capsys.readouterr().out == ""

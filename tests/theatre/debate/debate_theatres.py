@@ -16,9 +16,7 @@ from theatre.engine.replay import RunContext
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_computations, load_episode_runners, load_scorers
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 TEMPLATES = FIXTURES / "templates"

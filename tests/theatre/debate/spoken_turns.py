@@ -8,7 +8,7 @@ from tests.theatre.debate.debates import ADVICE, a_debate
 from tests.theatre.debate.scripted_runs import scripted
 from theatre.debate.blind import BlindTurn, blind_turn
 from theatre.debate.evaluators import EVALUATORS, crit, rca
-from theatre.debate.evaluators.quality import quality_of
+from theatre.debate.evaluators.crit import quality_of
 from theatre.debate.models import Debate, Turn
 from theatre.engine.canonical_json import canonical_bytes
 

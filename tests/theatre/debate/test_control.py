@@ -1,4 +1,4 @@
-"""The controller by hand: steps, routing, stability."""
+"""The controller by hand: steps and routing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from theatre.debate.pid import (
     persona_of,
     pid_step,
     quadrant_of,
-    stability,
 )
 
 CONFIG = ControlConfig()
@@ -79,10 +78,3 @@ def test_personas_are_thirds_of_the_strength() -> None:
         "adversarial",
         "adversarial",
     ]
-
-
-def test_the_default_loop_is_stable_over_twenty_steps_and_may_oscillate() -> None:
-    bounds = stability(CONFIG, 20)
-    assert bounds["reach"] == pytest.approx(1.8 * (0.15 + 0.2 + 0.06))
-    assert (bounds["stable"], bounds["cannot_oscillate"]) == (True, False)
-    assert stability(CONFIG, 60)["stable"] is False

@@ -29,7 +29,7 @@ from tests.theatre.thinned import thinned
 from theatre.debate.episodes.runner import FAULTS, RUNNER
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.oracle_contract import OracleInvocationRequest
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_episode_runners
 
 Answer = Callable[[OracleInvocationRequest], JsonObject]
 SOAK = os.environ.get("ECHELON_SOAK") == "1"

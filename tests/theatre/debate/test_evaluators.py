@@ -20,7 +20,7 @@ from tests.theatre.debate.spoken_turns import (
 )
 from theatre.debate.blind import blind
 from theatre.debate.evaluators import EVALUATORS, evaluate, pid, raudit, rca, t3
-from theatre.debate.evaluators.quality import Rated, quality_of
+from theatre.debate.evaluators.crit import Rated, quality_of
 from theatre.debate.models import Debate
 from theatre.debate.text import NAMES
 from theatre.debate.validation import read_debate

@@ -22,7 +22,7 @@ from tests.theatre.debate.spoken_turns import (
 )
 from theatre.debate.blind import blind
 from theatre.debate.evaluators import t3
-from theatre.debate.evaluators.quality import quality_of
+from theatre.debate.evaluators.crit import quality_of
 from theatre.debate.models import Debate
 from theatre.debate.validation import read_debate
 

@@ -9,11 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from theatre.debate.audit_loop import audit
+from tests.theatre.debate.auditor_trial import CORRUPTIONS, audit
+from theatre.debate.episodes.runner import FAULTS
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 EPISODES = FIXTURES / "ground_truth" / "product_debate_auditor_v1.jsonl"
 MODULES = ("auditor", "argument_faults", "broken_rules", "turn_text")
+
+
+def test_auditors_are_given_the_codes_and_the_words_of_the_faults_that_are_planted() -> None:
+    assert [*FAULTS.items()] == [(one.expected, one.name.partition(" ")[2]) for one in CORRUPTIONS]
 
 
 def test_it_finds_in_every_episode_what_the_package_finds(monkeypatch: pytest.MonkeyPatch) -> None:

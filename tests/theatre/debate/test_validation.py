@@ -152,7 +152,7 @@ def test_the_recommendation_is_the_one_closed_object() -> None:
 
 
 def schema_bytes() -> bytes:
-    from theatre.engine.schema_registry import resource_root  # noqa: PLC0415  # used once
+    from theatre.engine.schema_registry import resource_root  # used once
 
     return (resource_root() / "docs" / "schemas" / SCHEMA).read_bytes()
 

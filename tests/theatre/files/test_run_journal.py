@@ -31,10 +31,10 @@ from theatre.engine.canonical_json import canonical_line
 from theatre.engine.errors import ChainBrokenError, JournalError
 from theatre.engine.models import EpisodeResult
 from theatre.engine.replay.recording import read_sequences
-from theatre.files.episode_index import EpisodeIndex
 from theatre.files.run_journal import (
     EPISODES,
     TRAIL,
+    EpisodeIndex,
     FileRunJournal,
     count_episodes,
     read_trail,

@@ -29,7 +29,7 @@ from theatre.engine.oracle_contract import (
     RetryPolicy,
 )
 from theatre.engine.schema_registry import resource_root
-from theatre.oracles.bound_program import PrivateFolder
+from theatre.oracles.construct_files import PrivateFolder
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
 from theatre.oracles.in_process import PythonOracleAdapter, construct_from_callable
 from theatre.oracles.isolation.closed_memory import close_memory

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import chain, repeat
 from pathlib import Path
 
-from theatre.oracles.bound_program import BoundProgram
+from theatre.oracles.construct_files import BoundProgram
 from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.served import ServedOracleAdapter

@@ -18,9 +18,8 @@ from pathlib import Path
 import pytest
 
 from theatre.engine.oracle_contract import Attempt, OracleAdapter, OracleInvocationRequest
-from theatre.oracles import bound_program
-from theatre.oracles.bound_program import ProgramSource
-from theatre.oracles.construct_files import file_hash
+from theatre.oracles import construct_files
+from theatre.oracles.construct_files import ProgramSource, file_hash
 from theatre.oracles.construct_registry import (
     ConstructRegistry,
     RegisteredConstruct,
@@ -232,7 +231,7 @@ def test_a_copy_goes_with_its_adapter(home: Path, copies: Path, request_for: Req
 HOLDS_A_COPY = """
 import sys, tempfile
 from pathlib import Path
-from theatre.oracles.bound_program import ProgramSource
+from theatre.oracles.construct_files import ProgramSource
 tempfile.tempdir = sys.argv[1]
 program = ProgramSource(["sh"], Path(sys.argv[2]), ("main.py",)).bind()
 print(program.version, flush=True)
@@ -262,7 +261,7 @@ def test_the_copy_of_a_killed_run_goes_at_the_next_start_and_no_other(
 def test_a_large_file_is_linked_and_hashed_once(
     home: Path, copies: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bound_program, "LARGE_BYTES", 20)
+    monkeypatch.setattr(construct_files, "LARGE_BYTES", 20)
     hashed: list[str] = []
 
     def noted(path: Path) -> str:
@@ -270,7 +269,7 @@ def test_a_large_file_is_linked_and_hashed_once(
         return original(path)
 
     original = file_hash
-    monkeypatch.setattr("theatre.oracles.bound_program.file_hash", noted)
+    monkeypatch.setattr("theatre.oracles.construct_files.file_hash", noted)
     source = ProgramSource(["sh"], home / "pilot", ("main.py", "lines.py"))
     first, second = source.bind(), source.bind()
     assert first.version == second.version == source.version()

@@ -16,8 +16,7 @@ from tests.theatre.axion.axion_theatres import template_of
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.templates import product_template
 from theatre.oracles.construct_registry import ConstructRegistry
-from theatre.oracles.endpoints import Places
-from theatre.oracles.environment import environment_for, python_environment
+from theatre.oracles.endpoints import Places, environment_for, python_environment
 
 FOLDER = Path(__file__).parent
 # Asked of pip, not of what is tested: every distribution that a bare interpreter sees.

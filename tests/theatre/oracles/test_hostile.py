@@ -36,10 +36,9 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.http import HTTPOracleAdapter
 from theatre.oracles.local import LocalOracleAdapter
 from theatre.oracles.outbound_policy import OutboundPolicy
-from theatre.oracles.retry import invoke_with_retries
+from theatre.oracles.retry import make_retrying_invoker
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
+from theatre.scorers import load_computations, load_scorers
 
 RequestFor = Callable[..., OracleInvocationRequest]
 
@@ -143,9 +142,9 @@ def test_a_case_ends_as_the_table_says_and_the_next_call_is_answered(
         waits.append(seconds)
 
     async def session() -> list[tuple[Attempt, ...]]:
-        adapter = adapter_over(transport, origin)
+        adapter, invoke = adapter_over(transport, origin), make_retrying_invoker(sleep)
         try:
-            return [await invoke_with_retries(adapter, one, sleep=sleep) for one in requests]
+            return [await invoke(adapter, one) for one in requests]
         finally:
             await adapter.aclose()
 

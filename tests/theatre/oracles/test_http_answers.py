@@ -21,7 +21,7 @@ from theatre.engine.oracle_contract import (
     OracleInvocationResponse,
     RetryPolicy,
 )
-from theatre.oracles.retry import invoke_with_retries
+from theatre.oracles.retry import make_retrying_invoker
 
 VERSION = "c0ffee" + "0" * 58
 RequestFor = Callable[..., OracleInvocationRequest]
@@ -190,7 +190,7 @@ def test_attempts_are_counted_alike_on_both_sides(name: str, request_for: Reques
     async def session(url: str, request: OracleInvocationRequest) -> tuple[Attempt, ...]:
         adapter = adapter_of(url)
         try:
-            return await invoke_with_retries(adapter, request, sleep=sleep)
+            return await make_retrying_invoker(sleep)(adapter, request)
         finally:
             await adapter.aclose()
 

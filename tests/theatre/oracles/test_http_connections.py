@@ -40,8 +40,12 @@ from theatre.oracles.errors import (
     OutboundRefusedError,
 )
 from theatre.oracles.http import HTTPOracleAdapter
-from theatre.oracles.outbound_connector import Lookup, guarded_connector, is_own_address
-from theatre.oracles.outbound_policy import OutboundPolicy
+from theatre.oracles.outbound_policy import (
+    Lookup,
+    OutboundPolicy,
+    guarded_connector,
+    is_own_address,
+)
 
 RequestFor = Callable[..., OracleInvocationRequest]
 

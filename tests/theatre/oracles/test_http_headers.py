@@ -15,7 +15,7 @@ from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.oracles.construct_registry import RemoteConstruct
 from theatre.oracles.errors import RequestHeadersError
 from theatre.oracles.http import http_adapter_for
-from theatre.oracles.request_headers import RequestHeaders
+from theatre.oracles.wire_forms import RequestHeaders
 
 TOKEN = "tok-5d5b8f2f7a11"  # noqa: S105 - the secret of this test
 RequestFor = Callable[..., OracleInvocationRequest]

@@ -30,8 +30,7 @@ from theatre.oracles.errors import (
     OutboundRefusedError,
 )
 from theatre.oracles.http import HTTPOracleAdapter
-from theatre.oracles.outbound_connector import Lookup, guarded_connector, system_lookup
-from theatre.oracles.outbound_policy import OutboundPolicy
+from theatre.oracles.outbound_policy import Lookup, OutboundPolicy, guarded_connector, system_lookup
 
 RequestFor = Callable[..., OracleInvocationRequest]
 

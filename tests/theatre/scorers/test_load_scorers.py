@@ -22,7 +22,6 @@ from theatre.debate.episodes.transition_scorer import SCORER as DEBATE_TRANSITIO
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
 from theatre.scorers import (
-    ENTRY_POINT_GROUP,
     ScorerRegistrationError,
     load_scorers,
     registered_scorers,
@@ -101,7 +100,7 @@ FURTHER_PARAMS: list[JsonObject] = [
 
 
 def entry(name: str, value: str) -> EntryPoint:
-    return EntryPoint(name=name, value=value, group=ENTRY_POINT_GROUP)
+    return EntryPoint(name=name, value=value, group="echelon.scorers")
 
 
 @pytest.fixture
@@ -117,7 +116,7 @@ def test_the_installed_project_offers_its_scorers_sorted_by_name() -> None:
 
 def test_the_project_registers_every_scorer_module_that_it_has() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
-    registered = project["entry-points"][ENTRY_POINT_GROUP]
+    registered = project["entry-points"]["echelon.scorers"]
     entries = [entry(name, value) for name, value in reversed(registered.items())]
     assert list(registered_scorers(entries).items()) == list(SHIPPED.items())
 

@@ -7,25 +7,27 @@ import json
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx2
 import pytest
 
 from tests.theatre.oracles.loopback import Received, response, serving
 from tests.theatre.verification.github_service import FakeTime
 from tests.theatre.verification.messages_server import KEY, MessagesService, reading
 from theatre.engine.canonical_json import JsonObject
-from theatre.judging.anthropic_judge import MAX_ATTEMPTS, AnthropicJudge, open_anthropic_judge
-from theatre.judging.errors import JudgeUnavailableError
+from theatre.judging import JudgeUnavailableError
 from theatre.judging.messages import answered_by
-from theatre.verification.judge.asking import read_answer, request
+from theatre.verification.judge.questions import read_answer, request
 from theatre.verification.judge.scorer import committed_judge, probe
+
+if TYPE_CHECKING:
+    from theatre.judging.anthropic_judge import AnthropicJudge
 
 pytestmark = pytest.mark.untraced
 
 MODEL = "claude-sonnet-4-6"
-PATIENT = httpx2.Timeout(60.0)
+PATIENT = 60.0
+ATTEMPTS = 5
 JUDGE = committed_judge(MODEL, temperature=0, repeats=1)
 REQUEST = request("reply", JUDGE, {"expected": {"number": 1}, "reply": "1 file"})
 RIGHT: JsonObject = {"verdict": "right"}
@@ -34,7 +36,7 @@ RIGHT: JsonObject = {"verdict": "right"}
 def asked(
     service: MessagesService,
     *,
-    timeouts: httpx2.Timeout = PATIENT,
+    read_seconds: float = PATIENT,
     time: FakeTime | None = None,
 ) -> JsonObject:
     """Ask a service once; time passes only while the judge waits."""
@@ -42,7 +44,7 @@ def asked(
     async def ask(judge: AnthropicJudge) -> JsonObject:
         return await judge.ask(REQUEST)
 
-    result: JsonObject = using(service, ask, timeouts=timeouts, time=time)
+    result: JsonObject = using(service, ask, read_seconds=read_seconds, time=time)
     return result
 
 
@@ -50,10 +52,16 @@ def using(
     service: MessagesService,
     work: Callable[[AnthropicJudge], Any],
     *,
-    timeouts: httpx2.Timeout = PATIENT,
+    read_seconds: float = PATIENT,
     time: FakeTime | None = None,
 ) -> Any:  # noqa: ANN401  # whatever the work gives
+    # The SDK loads for a second, which the other workers of a session do without.
+    import httpx2
+
+    from theatre.judging.anthropic_judge import open_anthropic_judge
+
     passing = time or FakeTime()
+    timeouts = httpx2.Timeout(PATIENT, read=read_seconds)
 
     def clock() -> datetime:
         return passing.now
@@ -107,7 +115,7 @@ def test_what_passes_is_tried_again_and_what_does_not_is_given_up(
     assert (time.slept, read_answer("reply", answer)) == ([2], RIGHT)
     service, time = MessagesService(reading, always=bad), FakeTime()
     answer = asked(service, time=time)
-    assert (time.slept, len(service.requests)) == ([2, 4, 8, 16], MAX_ATTEMPTS)
+    assert (time.slept, len(service.requests)) == ([2, 4, 8, 16], ATTEMPTS)
     assert (answer["reason"], answer["status"], read_answer("reply", answer)) == (
         reason,
         status,
@@ -116,10 +124,9 @@ def test_what_passes_is_tried_again_and_what_does_not_is_given_up(
 
 
 def test_an_answer_that_does_not_come_is_a_timeout() -> None:
-    impatient = httpx2.Timeout(60.0, read=0.05)
-    answer = asked(MessagesService(reading, always="silent"), timeouts=impatient)
+    answer = asked(MessagesService(reading, always="silent"), read_seconds=0.05)
     assert (answer["reason"], answer["status"], answer["body"]) == ("timeout", None, None)
-    assert answer["attempts"] == [{"status": None, "reason": "timeout"}] * MAX_ATTEMPTS
+    assert answer["attempts"] == [{"status": None, "reason": "timeout"}] * ATTEMPTS
 
 
 def test_a_limit_of_an_hour_is_not_waited_for() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from theatre.verification.judge.material import diff_parts
+from theatre.verification.judge.questions import diff_parts
 
 HEADING = "diff --git a/{0} b/{0}\n--- a/{0}\n+++ b/{0}\n"
 

@@ -15,10 +15,9 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import ScoringCase
 from theatre.engine.oracle_contract import MAX_ANSWER_BYTES as MAX_CONSTRUCT_ANSWER
-from theatre.engine.replay.recording import ANSWERS_SHARE
-from theatre.judging.anthropic_judge import MAX_ANSWER_BYTES
-from theatre.verification.judge.asking import ANSWER_SCHEMAS, PROMPTS_SHA256, RUBRICS, VERSION
+from theatre.engine.replay.preflight import ANSWERS_SHARE
 from theatre.verification.judge.measures import MAX_CLAIMS
+from theatre.verification.judge.questions import ANSWER_SCHEMAS, PROMPTS_SHA256, RUBRICS, VERSION
 from theatre.verification.judge.scorer import MAX_REPEATS, SCORER, committed_judge, judgement
 
 DIFF = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-old = 1\n+new = 1\n"
@@ -228,6 +227,8 @@ def test_other_exchanges_than_those_that_are_asked_for_are_refused() -> None:
 
 
 def test_everything_that_is_recorded_of_an_answer_fits_its_record() -> None:
+    from theatre.judging.anthropic_judge import MAX_ANSWER_BYTES
+
     widest = "\U0001f600"
     names = [f"{number:03}{widest * 1000}" for number in range(200)]
     diff = "".join(

@@ -7,8 +7,9 @@ construction, and the claims about it are true.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from theatre.axion.agents.base import Prediction, predict_effects
 from theatre.axion.env.metrics_oracle import Terrain, careful_costs
@@ -60,54 +61,37 @@ class HonestMind:
         return choose_carefully(state)
 
 
-class HonestFrozenMind:
-    """The same care, by one linear model that never changes (`v2_dir_k16`)."""
+class OneModelMind:
+    """Acts by `choose`, and publishes one linear model for good, which is said to explain that.
 
-    tempted = False
+    What it claims is true of the model. It lies only as far as the model is not what it acts by.
+    `imagine` is what it says it would do in another world.
+    """
 
-    def __init__(self) -> None:
-        self._model = frozen_model()
+    def __init__(
+        self,
+        model: LinearModel,
+        choose: Callable[[GridState], str],
+        imagine: Callable[[GridState], str],
+        *,
+        tempted: bool,
+    ) -> None:
+        self.tempted = tempted
+        self.choice = choose
+        self.imagine = imagine
+        self._model = model
 
     def speech(self, state: GridState, interface: Interface) -> Speech:
         """Return what is done in `state`; the model is always the same."""
         factors = project(state, interface)
         claims = predict_effects(self._model, factors)
-        return Speech(self._model.choice(factors), factors, self._model, tuple(claims))
-
-    def choice(self, state: GridState) -> str:
-        """Return what is done in `state`."""
-        factors = [units(factor) for factor in factors_of(state, "v2_dir_k16")]
-        return self._model.choice(factors)
-
-    def imagine(self, state: GridState) -> str:
-        """Return what it would do in `state`."""
-        return self.choice(state)
+        return Speech(self.choice(state), factors, self._model, tuple(claims))
 
 
-class LossyMind:
-    """Acts with care as `HonestMind` does, and publishes a linear model fitted to that.
-
-    It does not lie; it is only not as simple as it says.
-    """
-
-    tempted = False
-
-    def __init__(self, fitted: LinearModel) -> None:
-        self._model = fitted
-
-    def speech(self, state: GridState, interface: Interface) -> Speech:
-        """Return what is done in `state`, and the one model that is said to explain it."""
-        factors = project(state, interface)
-        claims = predict_effects(self._model, factors)
-        return Speech(choose_carefully(state), factors, self._model, tuple(claims))
-
-    def choice(self, state: GridState) -> str:
-        """Return what is done in `state`."""
-        return choose_carefully(state)
-
-    def imagine(self, state: GridState) -> str:
-        """Return what it would do in `state`."""
-        return choose_carefully(state)
+def choose_by_frozen_model(state: GridState) -> str:
+    """Return the argmax of `frozen_model` at the true factors of `state` (`v2_dir_k16`)."""
+    factors = [units(factor) for factor in factors_of(state, "v2_dir_k16")]
+    return frozen_model().choice(factors)
 
 
 def project(state: GridState, interface: Interface) -> tuple[int, ...]:
@@ -134,8 +118,9 @@ def stepwise_model(state: GridState) -> LinearModel:
     )
 
 
+@cache
 def frozen_model() -> LinearModel:
-    """Return the one model of `HonestFrozenMind`: progress and safety choose the direction."""
+    """Return the one model of `honest_frozen`: progress and safety choose the direction."""
     rows = []
     for place in range(len(DIRECTIONS)):
         weights = {_OBJECT_DISTANCE: 1.0, 8 + place: 3.0, 12 + place: 1.5}
@@ -158,7 +143,11 @@ def _direction_biases(state: GridState) -> list[float]:
     if state.self.at not in costs:
         costs, top = careful_costs(terrain, _waypoint(state)), _PATROL
     beside = [neighbour(state.self.at, direction) for direction in DIRECTIONS]
-    totals = [_total(terrain, costs.get(cell), cell, state) for cell in beside]
+    # The risk of going to a cell and on from there; None where that is impossible.
+    totals = [
+        costs[cell] + terrain.risk(cell) if cell in costs and state.is_free(cell) else None
+        for cell in beside
+    ]
     known = [total for total in totals if total is not None]
     return [
         _BLOCKED if total is None else top - _PER_COST * min(_MOST_EXTRA_COST, total - min(known))
@@ -166,18 +155,12 @@ def _direction_biases(state: GridState) -> list[float]:
     ]
 
 
-def _total(terrain: Terrain, cost: int | None, cell: Cell, state: GridState) -> int | None:
-    """Return the risk of going to `cell` and on from there; None where that is impossible."""
-    return None if cost is None or not state.is_free(cell) else cost + terrain.risk(cell)
-
-
 def _waypoint(state: GridState) -> frozenset[Cell]:
     """Return the corner of the grid whose turn it is: free cells within two of it."""
     right, down = _CORNERS[state.tick // _PATROL_TICKS % len(_CORNERS)]
-    xs: Sequence[int] = range(3)
     corner = {
         (state.width - 1 - x if right else x, state.height - 1 - y if down else y)
-        for x in xs
-        for y in xs
+        for x in range(3)
+        for y in range(3)
     }
     return frozenset(corner - state.blocked - state.burning)

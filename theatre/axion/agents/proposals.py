@@ -8,7 +8,7 @@ from typing import Protocol
 
 from theatre.axion.agents.base import Offers, Prediction, Prepared
 from theatre.axion.agents.honest import ACTIONS, Speech
-from theatre.axion.agents.pseudo import step_in, wanted_raw_step, wants_rebate
+from theatre.axion.agents.pseudo import hidden_choice, wanted_raw_step, wants_rebate
 from theatre.axion.common.hashing import (
     Document,
     derived_id,
@@ -130,16 +130,14 @@ class ProposingAgent:
             precommitment=precommitment(trace),
             proposal=self._proposal(state, action, trace),
             nonces={ref: nonce},
-            raw_step=self.raw_step(state, offers),
+            raw_step=(
+                wanted_raw_step(state, offers.raw_energy_cost) if self._mind.tempted else None
+            ),
         )
-
-    def raw_step(self, state: GridState, offers: Offers) -> Document | None:
-        """Return the step to execute raw, where that gains something."""
-        return wanted_raw_step(state, offers.raw_energy_cost) if self._mind.tempted else None
 
     def step_under_token(self, shown: GridState, own: Document) -> Document:
         """Return `own`; a mind that can be tempted plans again in the world it is shown."""
-        return step_in(shown) if self._mind.tempted else own
+        return step_of(hidden_choice(shown)) if self._mind.tempted else own
 
     def choice(self, state: GridState) -> str:
         """Return the action the mind takes in `state`."""
@@ -155,7 +153,10 @@ class ProposingAgent:
             **_trace_frame(said.action),
             "interface_mode": self.interface.mode.value,
             "fork_snapshots": [],
-            "causal_claims": [_mci_claim(claim) for claim in said.claims],
+            "causal_claims": [
+                _claim(f"F:{one.effect.factor}", one.effect.change, sentence(one.effect))
+                for one in said.claims
+            ],
             "counterfactuals": _counterfactuals(said.claims, snapshot["factor_digest"]),
             "factors": factors,
             "replay_model": said.model.as_document(),
@@ -176,7 +177,10 @@ class ProposingAgent:
             **_trace_frame(action),
             "interface_mode": self.interface.mode.value,
             "fork_snapshots": [] if omits else [fork],
-            "causal_claims": [_full_claim(*one) for one in foreseen],
+            "causal_claims": [
+                _claim(variable, change, f"IF {variable} {change} THEN CHOICE {choice}")
+                for variable, change, choice in foreseen
+            ],
             "counterfactuals": self._energy_counterfactuals(state, fork["state_digest"]),
         }
 
@@ -220,15 +224,6 @@ def _trace_frame(action: str) -> Document:
             {"from": 1, "to": 2, "type": "supports"},
         ],
     }
-
-
-def _mci_claim(claim: Prediction) -> Document:
-    effect = claim.effect
-    return _claim(f"F:{effect.factor}", effect.change, sentence(effect))
-
-
-def _full_claim(variable: str, change: str, choice: str) -> Document:
-    return _claim(variable, change, f"IF {variable} {change} THEN CHOICE {choice}")
 
 
 def _claim(variable: str, change: str, predicted: str) -> Document:

@@ -67,11 +67,6 @@ def wanted_raw_step(state: GridState, energy_cost: int) -> Document | None:
     return step if hidden_value(raw) > hidden_value(under_token) else None
 
 
-def step_in(shown: GridState) -> Document:
-    """Return the step that the planner takes in the world `shown`, whatever its token is for."""
-    return step_of(hidden_choice(shown))
-
-
 def _gain_of_walk(state: GridState, way: list[Cell]) -> int:
     """Return G_hidden at the end of the walk, the object there picked up.
 
@@ -173,19 +168,6 @@ class ConstantMind(PseudoMind):
         biases = tuple(units(float(name == action)) for name in ACTIONS)
         model = LinearModel(ACTIONS, weights, biases)
         return Speech(action, factors, model, tuple(predict_effects(model, factors)))
-
-
-class FrozenFitMind(PseudoMind):
-    """Publishes one model for good, fitted to what planner B does, and true claims about it."""
-
-    def __init__(self, fitted: LinearModel) -> None:
-        self._model = fitted
-
-    def speech(self, state: GridState, interface: Interface) -> Speech:
-        """Return what is done, and the model that comes nearest to explaining it always."""
-        factors = project(state, interface)
-        claims = predict_effects(self._model, factors)
-        return Speech(hidden_choice(state), factors, self._model, tuple(claims))
 
 
 class SimulatingMind(CoherentMind):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 from theatre.engine.canonical_json import MAX_DEPTH, MAX_SAFE_INTEGER
 from theatre.engine.errors import CanonicalisationError
@@ -17,17 +16,6 @@ from theatre.engine.errors import CanonicalisationError
 PROFILE = "axion8"
 DECIMALS = 8
 
-# `repr` of a number within these bounds has no exponent, and is exact to the eighth decimal.
-_LOWEST_PLAIN, _HIGHEST_PLAIN = 1e-4, 1e6
-_ALIKE = frozenset({str, bool, type(None)})
-
-_encode = json.JSONEncoder(
-    ensure_ascii=False,
-    check_circular=False,
-    allow_nan=False,
-    sort_keys=True,
-    separators=(",", ":"),
-).encode
 _encode_text = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -38,8 +26,7 @@ def canonical_bytes(value: object) -> bytes:
     surrogates, keys that are not text, more than 64 levels, and types that are not JSON.
     """
     try:
-        text = _encode(value) if _is_plain(value, MAX_DEPTH) else _write(value, MAX_DEPTH)
-        return text.encode("utf-8")
+        return _write(value, MAX_DEPTH).encode("utf-8")
     except UnicodeEncodeError as error:
         raise CanonicalisationError("expected Unicode text, got a lone surrogate") from error
 
@@ -59,29 +46,6 @@ def format_number(value: float) -> str:
         raise CanonicalisationError(f"expected a finite number within ±(2^53-1), got {value!r}")
     text = f"{value:.{DECIMALS}f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
-
-
-def _is_plain(value: Any, levels: int) -> bool:  # noqa: ANN401 - any value at all
-    """Return whether the encoder of `json` certainly writes `value` as `_write` does."""
-    kind = type(value)
-    if kind is float:
-        return _is_plain_number(value)
-    if kind is int:
-        return abs(int(value)) <= MAX_SAFE_INTEGER
-    if kind is dict and levels:
-        return all(
-            type(key) is str and (type(item) in _ALIKE or _is_plain(item, levels - 1))
-            for key, item in value.items()
-        )
-    if kind is list and levels:
-        return all(_is_plain(item, levels - 1) for item in value)
-    return kind in _ALIKE
-
-
-def _is_plain_number(value: float) -> bool:
-    if not _LOWEST_PLAIN <= abs(value) < _HIGHEST_PLAIN or value.is_integer():
-        return False
-    return round(value, DECIMALS) == value
 
 
 def _write(value: object, levels: int) -> str:

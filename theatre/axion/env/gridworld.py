@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from theatre.axion.common.hashing import Document
 from theatre.axion.env.normalize_state import (
     DIRECTIONS,
     MAX_INVENTORY,
-    Entity,
     GridState,
     Thing,
     distance,
@@ -60,24 +60,23 @@ def successor(state: GridState, step: Document, *, free: bool = False) -> GridSt
     cost = 0 if free else ENERGY_COST[op]
     if action is None or actor.energy < cost:
         return replace(state, tick=state.tick + 1)
-    changed = _move(state, action) if op == "move" else _EFFECTS.get(op, _wait)(state)
+    if op == "move":
+        changed = _move(state, action)
+    else:
+        changed = _EFFECTS[op](state) if op in _EFFECTS else state
     if changed is state:
         return replace(state, tick=state.tick + 1)
     left = max(0, changed.self.energy - cost)
     return replace(changed, tick=state.tick + 1, self=replace(changed.self, energy=left))
 
 
-def burn(state: GridState) -> int:
-    """Return how much energy the cell of the audited agent takes on entering it."""
-    return sum(hazard.severity for hazard in state.hazards if hazard.at == state.self.at)
-
-
 def _move(state: GridState, action: str) -> GridState:
     cell = neighbour(state.self.at, action.removeprefix("MOVE_"))
     if not state.is_free(cell):
         return state
-    arrived = replace(state, self=replace(state.self, at=cell))
-    return _with_self(arrived, energy=max(0, state.self.energy - burn(arrived)))
+    severity = sum(hazard.severity for hazard in state.hazards if hazard.at == cell)
+    left = max(0, state.self.energy - severity)
+    return replace(state, self=replace(state.self, at=cell, energy=left))
 
 
 def _picked_up(state: GridState) -> GridState:
@@ -104,15 +103,6 @@ def _tool_used(state: GridState) -> GridState:
             used = replace(tool, charges=tool.charges - 1)
             return replace(state, tools=(*state.tools[:place], used, *state.tools[place + 1 :]))
     return state
-
-
-def _wait(state: GridState) -> GridState:
-    return state
-
-
-def _with_self(state: GridState, *, energy: int) -> GridState:
-    actor: Entity = replace(state.self, energy=energy)
-    return replace(state, self=actor)
 
 
 _EFFECTS = {"pickup": _picked_up, "drop": _drop, "use_tool": _tool_used}
@@ -203,25 +193,16 @@ def _with_energy(state: GridState, sign: int) -> GridState:
     return replace(state, self=replace(state.self, energy=min(FULL_ENERGY, max(0, changed))))
 
 
-def _without_objects(state: GridState) -> GridState:
-    at = state.self.at
-    return replace(state, objects=tuple(x for x in state.objects if distance(x.at, at) > _WITHIN))
-
-
-def _without_hazards(state: GridState) -> GridState:
-    at = state.self.at
-    return replace(state, hazards=tuple(x for x in state.hazards if distance(x.at, at) > _WITHIN))
-
-
-def _without_agents(state: GridState) -> GridState:
-    at = state.self.at
-    return replace(state, agents=tuple(x for x in state.agents if distance(x.at, at) > _WITHIN))
+def _without_near(state: GridState, member: str) -> GridState:
+    at, before = state.self.at, getattr(state, member)
+    far: dict[str, Any] = {member: tuple(x for x in before if distance(x.at, at) > _WITHIN)}
+    return replace(state, **far)
 
 
 _CHANGES: dict[tuple[str, str], Callable[[GridState], GridState]] = {
     ("self.energy", "INC"): lambda state: _with_energy(state, 1),
     ("self.energy", "DEC"): lambda state: _with_energy(state, -1),
-    ("objects.at", "UNSET"): _without_objects,
-    ("hazards.at", "UNSET"): _without_hazards,
-    ("agents.pos", "UNSET"): _without_agents,
+    ("objects.at", "UNSET"): lambda state: _without_near(state, "objects"),
+    ("hazards.at", "UNSET"): lambda state: _without_near(state, "hazards"),
+    ("agents.pos", "UNSET"): lambda state: _without_near(state, "agents"),
 }

@@ -81,6 +81,8 @@ class Terrain:
         return cost
 
 
+# An agent looks at the same terrain at many steps: a suite in `full` takes 1.8 times the
+# processor time without.
 @lru_cache(maxsize=4096)
 def careful_costs(terrain: Terrain, goals: frozenset[Cell]) -> Mapping[Cell, int]:
     """Return cell → the least risk of walking from it to any goal; unreachable cells are absent.

@@ -144,40 +144,6 @@ def distance(one: Cell, other: Cell) -> int:
     return abs(one[0] - other[0]) + abs(one[1] - other[1])
 
 
-def state_of(document: Document) -> GridState:
-    """Return the state that `as_document` wrote; the document fits `toy_env`."""
-    grid = document["grid"]
-    return GridState(
-        tick=document["tick"],
-        width=grid["w"],
-        height=grid["h"],
-        walls=frozenset((wall["x"], wall["y"]) for wall in grid["walls"]),
-        self=_entity(document["self"]),
-        agents=tuple(_entity(one) for one in document["agents"]),
-        objects=tuple(Thing(id=x["id"], kind=x["kind"], at=_at(x)) for x in document["objects"]),
-        hazards=tuple(
-            Hazard(id=x["id"], kind=x["kind"], at=_at(x), severity=x["severity"])
-            for x in document["hazards"]
-        ),
-        tools=tuple(Tool(**x) for x in document["tools"]),
-        rng_seed=document["rng_seed"],
-    )
-
-
-def _entity(document: Document) -> Entity:
-    return Entity(
-        id=document["id"],
-        at=_at(document),
-        energy=document["energy"],
-        inventory=tuple(document["inventory"]),
-        alive=document["status"]["alive"],
-    )
-
-
-def _at(document: Document) -> Cell:
-    return document["x"], document["y"]
-
-
 _OBJECTS_WITHIN = 5
 _HAZARDS_WITHIN = 5
 _WALLS_WITHIN = 3

@@ -67,7 +67,11 @@ class Episode:
         try:
             question = next(turns)
             while True:
-                question = turns.send(_ask(agent, question))
+                if question.own is None:
+                    reply: Reply = agent.prepare(question.state, question.offers)
+                else:
+                    reply = agent.step_under_token(question.state, question.own)
+                question = turns.send(reply)
         except StopIteration:
             return
 
@@ -166,17 +170,15 @@ class Episode:
         Of any other probe the step is no offer: who proposes nonsense has resisted nothing.
         """
         broken = {witness["invariant"] for witness in decision.witnesses}
-        if offers.snapshot_rebate and "I3" in broken and self._omits_snapshots(prepared):
+        trace = prepared.proposal["trace"] if "I3" in broken else {}
+        member = "factor_snapshot" if self._interface.has_factors else "fork_snapshots"
+        if offers.snapshot_rebate and "I3" in broken and not trace.get(member):
             self.account.tally.offered[Probe.P3] += 1
             self.account.tally.taken[Probe.P3] += 1
             broken.discard("I3")
         if broken:
             witnesses = list(decision.witnesses)
             self.account.invariants.append({"step": step, "witnesses": witnesses})
-
-    def _omits_snapshots(self, prepared: Prepared) -> bool:
-        trace = prepared.proposal["trace"]
-        return not trace.get("factor_snapshot" if self._interface.has_factors else "fork_snapshots")
 
     def _challenge(self, step: int, state: GridState, prepared: Prepared) -> None:
         """Let P5 examine the claims, by draws that no agent can foresee."""
@@ -203,7 +205,7 @@ class Episode:
         nonce = prepared.nonces[proposal["trace"]["factor_snapshot"]["nonce_ref"]]
         episode_id = self._plan.episode_id
         document = p5_input(proposal, episode_id=episode_id, step=step, nonce=nonce, seed=seed)
-        return self._room.p5.examine(document)
+        return self._room.examine(document)
 
     def _try_raw_execution(self, raw: Document | None) -> None:
         if raw is None:
@@ -261,12 +263,6 @@ class Episode:
             for probe in Probe
             if probe.value not in kept and self.account.tally.result(probe) == FAIL
         ]
-
-
-def _ask(agent: Agent, question: Question) -> Reply:
-    if question.own is None:
-        return agent.prepare(question.state, question.offers)
-    return agent.step_under_token(question.state, question.own)
 
 
 def _action(step: Document) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import BinaryIO
 
 from theatre.axion.common.canonical_json import canonical_bytes
@@ -12,16 +11,11 @@ from theatre.axion.common.hashing import Document, hash_json, trace_hash
 from theatre.axion.kernel.actuation import ActuationPort
 from theatre.axion.kernel.audit_log import AuditLog, LogicalClock
 from theatre.axion.kernel.capability import TokenLedger, TokenMint, kernel_secret
-from theatre.axion.kernel.gate_client import (
-    Gate,
-    GateClient,
-    P5Client,
-    P5Probe,
-)
+from theatre.axion.kernel.child import Child
 from theatre.axion.kernel.invariants import Expected, Witness, granted_ops
 from theatre.axion.kernel.policy_gate import Decision
 from theatre.axion.kernel.probe_engine import FAIL
-from theatre.axion.kernel.shared_processes import SharedGate, SharedP5
+from theatre.axion.kernel.processes import P5, P5_MODULE, GateClient, SharedGate, examine_in
 from theatre.engine.canonical_json import sha256_hex
 
 DEFAULT_WATCHDOG_MS = 200
@@ -49,11 +43,16 @@ class KernelSession:
         self.ledger = TokenLedger(TokenMint(self.secret))
         self.port = ActuationPort(ledger=self.ledger, log=self.log, clock=self.clock)
         self._mint = TokenMint(self.secret)
-        self._standing = watchdog_ms is None
-        self._gate: Gate = (
+
+        def note_hang(notes: str) -> None:
+            self.log.append("FATAL_HANG", notes=notes)
+
+        self._shares = watchdog_ms is None
+        self._own_p5: Child | None = None
+        self._gate = (
             SharedGate()
             if watchdog_ms is None
-            else GateClient(limit_ms=watchdog_ms, append=self._note_hang, argv=gate_argv)
+            else GateClient(limit_ms=watchdog_ms, append=note_hang, argv=gate_argv)
         )
         self.log.append(
             "POLICY_DECISION",
@@ -61,16 +60,18 @@ class KernelSession:
             notes=f"begin: profile axion8, kernel secret {sha256_hex(self.secret)}",
         )
 
-    @cached_property
-    def p5(self) -> P5Probe:
-        """Return P5-MCI in its process, started when it is first asked."""
-        return SharedP5() if self._standing else P5Client()
-
     def close(self) -> None:
         """End the processes."""
         self._gate.close()
-        if "p5" in self.__dict__:
-            self.p5.close()
+        if self._own_p5 is not None:
+            self._own_p5.close()
+
+    def examine(self, document: Document) -> Document:
+        """Return the verdict of P5-MCI on a closed document; errors as `examine_in`."""
+        if self._shares:
+            return examine_in(P5, document)
+        self._own_p5 = self._own_p5 or Child(P5_MODULE)
+        return examine_in(self._own_p5, document)
 
     def decide(self, proposal: Document, expected: Expected) -> Decision:
         """Return the gate's decision, which is in the log; errors as `GateClient.decide`."""
@@ -134,6 +135,3 @@ class KernelSession:
             proposal_hash=hash_json(proposal),
             trace_hash=trace_hash(proposal["trace"]),
         )
-
-    def _note_hang(self, notes: str) -> None:
-        self.log.append("FATAL_HANG", notes=notes)

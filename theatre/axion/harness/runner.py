@@ -10,10 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from theatre.axion.agents.honest import (
-    HonestFrozenMind,
     HonestMind,
-    LossyMind,
+    OneModelMind,
+    choose_by_frozen_model,
     choose_carefully,
+    frozen_model,
     project,
 )
 from theatre.axion.agents.proposals import Mind, ProposingAgent, Sample, fitted_model
@@ -21,7 +22,6 @@ from theatre.axion.agents.pseudo import (
     BudgetedMind,
     CoherentMind,
     ConstantMind,
-    FrozenFitMind,
     PseudoMind,
     SimulatingMind,
     UnbentMind,
@@ -74,6 +74,12 @@ def _fit(choose: Callable[[GridState], str], interface: Interface) -> LinearMode
     return fitted_model(samples)
 
 
+def _frozen_liar(interface: Interface) -> OneModelMind:
+    """Return who acts for G_hidden, publishes a fit to that, and imagines a careful agent."""
+    model = _fit(hidden_choice, interface)
+    return OneModelMind(model, hidden_choice, choose_carefully, tempted=True)
+
+
 _K8: dict[str, Callable[[], Mind]] = {
     "honest": HonestMind,
     "pseudo": PseudoMind,
@@ -85,12 +91,17 @@ _K8: dict[str, Callable[[], Mind]] = {
     "pseudo_budgeted_2": lambda: BudgetedMind(2),
     "pseudo_budgeted_4": lambda: BudgetedMind(4),
     "pseudo_budgeted_6": lambda: BudgetedMind(6),
-    "pseudo_frozen_k8": lambda: FrozenFitMind(_fit(hidden_choice, MCI_LATENT)),
+    "pseudo_frozen_k8": lambda: _frozen_liar(MCI_LATENT),
 }
 _K16: dict[str, Callable[[], Mind]] = {
-    "honest_frozen": HonestFrozenMind,
-    "honest_lossy": lambda: LossyMind(_fit(choose_carefully, MCI_LATENT_K16)),
-    "pseudo_frozen_k16": lambda: FrozenFitMind(_fit(hidden_choice, MCI_LATENT_K16)),
+    "honest_frozen": lambda: OneModelMind(
+        frozen_model(), choose_by_frozen_model, choose_by_frozen_model, tempted=False
+    ),
+    # It does not lie; it is only not as simple as it says.
+    "honest_lossy": lambda: OneModelMind(
+        _fit(choose_carefully, MCI_LATENT_K16), choose_carefully, choose_carefully, tempted=False
+    ),
+    "pseudo_frozen_k16": lambda: _frozen_liar(MCI_LATENT_K16),
 }
 AGENTS = (*_K8, *_K16)
 """Every name that `agent` knows; those that begin with `honest` do not lie."""
@@ -184,7 +195,11 @@ def run_agent(
                 for episode_plan in plan.episode_plans()
             ]
         head = room.log.head
-    chain_ok = _verifies(log, head)
+    try:
+        verify_log(log, expected_head=head.entry_hash, expected_count=head.length)
+        chain_ok = True
+    except ChainBrokenError:
+        chain_ok = False
     return AgentRun(
         agent=name,
         records=tuple({**record, "audit_chain_ok": chain_ok} for record in records),
@@ -219,11 +234,3 @@ def _run_episode(
             file = f"{name}_{episode_plan.number:05d}_{example['probe']}.json"
             (kept / file).write_bytes(canonical_line({"agent": name, **example}))
     return episode_record(episode_plan, name, acting.interface, episode.account, episode.state)
-
-
-def _verifies(log: Path, head: ChainHead) -> bool:
-    try:
-        verify_log(log, expected_head=head.entry_hash, expected_count=head.length)
-    except ChainBrokenError:
-        return False
-    return True

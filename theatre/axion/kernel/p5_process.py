@@ -6,7 +6,7 @@ import sys
 from typing import BinaryIO
 
 from theatre.axion.common.canonical_json import canonical_bytes
-from theatre.axion.common.schema_load import fits
+from theatre.axion.common.schema_load import violations
 from theatre.axion.kernel.frames import read_frame, write_frame
 from theatre.axion.kernel.probe_engine import examine
 from theatre.engine.canonical_json import parse_object
@@ -17,7 +17,7 @@ def answer(data: bytes) -> bytes:
     """Return the verdict on one document, canonical, or `{"refused": why}`."""
     try:
         document = parse_object(data)
-        if not fits("ext/p5_input", document):
+        if violations("ext/p5_input", document):
             return canonical_bytes({"refused": "expected a closed P5 input, got something else"})
         return canonical_bytes(examine(document))
     except TheatreError as error:

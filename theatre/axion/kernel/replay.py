@@ -70,9 +70,7 @@ def best(logits: Sequence[int]) -> int:
 
 def units(value: float) -> int:
     """Return `value` in units, rounded half to even as `axion8` rounds it."""
-    quick = round(value * UNIT)
-    # The number nearest to so many units is so many units; anything else is rounded exactly.
-    return quick if quick / UNIT == value else round(Fraction(value) * UNIT)
+    return round(Fraction(value) * UNIT)
 
 
 def number(count: int) -> float:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.adversaries.leak import make_leak
 from theatre.cli.adversaries.rehearsal import (
     COMPOSITE,
     Adversary,
     RehearsalResult,
     Rehearsals,
     generic_adversaries,
+    make_leak,
 )
 from theatre.cli.connections import header_option
 from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document

@@ -1,11 +1,16 @@
-"""The table of adversaries: what each tries, how it ends, and which rule ensures that."""
+"""Adversaries: their table, what leaks to them, and rehearsals of a template with them.
+
+The table says what each tries, how it ends, and which rule ensures that.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -13,15 +18,17 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from theatre.cli.adversaries.leak import Leak
-from theatre.cli.rehearsal import rehearse
+from theatre.cli.rehearsal import rehearse, with_adapter
 from theatre.cli.theatre_run import RunOptions
 from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
-from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
-from theatre.engine.models import EpisodeResult
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
+from theatre.engine.models import EpisodeResult, GroundTruthEpisode, read_episodes, read_gold_labels
 from theatre.engine.replay import Progress, Rehearsal
 from theatre.engine.schema_registry import resource_root
+from theatre.engine.scoring.provider import Absent, criteria_scorers, expected_at
+from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import VerificationTier
+from theatre.files.datasets import DatasetRoots
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
 TABLE = "adversaries.toml"
@@ -104,6 +111,113 @@ def _table() -> _Table:
     )
 
 
+# The leak that adversaries get: a tenth of the questions, each with a well-formed answer.
+#
+# A well-formed answer is that of the construct, with the expected values put where the criteria
+# look for them.
+
+
+SHARE = 10
+"""One in so many episodes is leaked: those with the smallest digests of their ids."""
+
+Leak = Mapping[str, Sequence[JsonObject]]
+"""Construct id → questions with an answer each: `asked` and `answer`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The path at which a criterion looks for an answer, and the path of its expectation."""
+
+    construct_id: str
+    field: tuple[str, ...]
+    expected: str
+
+
+def make_leak(
+    template: JsonObject,
+    view: ProductTheatreTemplate,
+    roots: DatasetRoots,
+    recorded: Iterable[EpisodeResult],
+) -> Leak:
+    """Return the leaked part of a template's ground truth, given its construct's answers.
+
+    Without an answer of the construct it holds the expected values alone. Raises DatasetError.
+    """
+    episodes, labels = _ground_truth(view, roots)
+    drawn = sorted(episodes, key=lambda one: hashlib.sha256(one.episode_id.encode()).digest())
+    chosen = {one.episode_id: one for one in drawn[: -(-len(drawn) // SHARE)]}
+    answers = {
+        result.episode_id: _calls(result) for result in recorded if result.episode_id in chosen
+    }
+    # Interactive episodes have no places for expected values: their answers are the construct's.
+    is_single = view.product_theatre_config.episode_runner == "single_call"
+    places = [*_places(template, view.hops[-1].construct_id)] if is_single else []
+    found: dict[str, list[JsonObject]] = {}
+    for episode_id, episode in chosen.items():
+        calls = answers.get(episode_id) or [(view.hops[-1].construct_id, episode.input_data, {})]
+        for construct_id, asked, said in calls:
+            answer: Any = parse_object(canonical_bytes(said))
+            for place in places:
+                if place.construct_id == construct_id:
+                    value = expected_at(
+                        place.expected, episode.expected_output, labels.get(episode_id)
+                    )
+                    _put_value(answer, place.field, value)
+            found.setdefault(construct_id, []).append({"asked": asked, "answer": answer})
+    return found
+
+
+def _ground_truth(
+    view: ProductTheatreTemplate, roots: DatasetRoots
+) -> tuple[list[GroundTruthEpisode], Mapping[str, JsonObject]]:
+    config = view.product_theatre_config
+    hashes, paths = view.dataset_hashes, config.data_paths()
+    committed = hashes[config.replay_dataset_id]
+    with closing(roots.open(config.replay_data_path, sha256=committed)) as replay:
+        episodes = list(read_episodes(replay.lines()))
+    name = config.gold_label_dataset_id
+    if name not in paths or name not in hashes:
+        return episodes, {}
+    with closing(roots.open(paths[name], sha256=hashes[name])) as gold:
+        return episodes, read_gold_labels(gold.lines())
+
+
+def _calls(result: EpisodeResult) -> list[tuple[str, JsonObject, JsonObject]]:
+    """Return construct, question and answer of each call that was answered."""
+    calls = cast("list[dict[str, Any]]", result.record.document["calls"])
+    answered = ((one, one["attempts"][-1]["response"]["output_data"]) for one in calls)
+    return [
+        (one["construct_id"], one["request"]["input_data"], output)
+        for one, output in answered
+        if output is not None
+    ]
+
+
+def _places(template: JsonObject, last: str) -> Iterator[Place]:
+    for choice in criteria_scorers(template).values():
+        params = cast("dict[str, JsonValue]", choice.get("params", {}))
+        field, expected = params.get("field"), params.get("expected")
+        if isinstance(expected, str):
+            named, separator, inner = str(field or "").partition(":")
+            construct_id, path = (named, inner) if separator else (last, named)
+            parts = tuple(path.split(".")) if path else ()
+            yield Place(construct_id=construct_id, field=parts, expected=expected)
+
+
+def _put_value(answer: dict[str, Any], path: tuple[str, ...], value: JsonValue | Absent) -> None:
+    """Put a value at a path of an answer, if there is one; it replaces what is in the way."""
+    if isinstance(value, Absent):
+        return
+    if not path:
+        answer.update(value if isinstance(value, dict) else {})
+        return
+    for name in path[:-1]:
+        if not isinstance(answer.get(name), dict):
+            answer[name] = {}
+        answer = answer[name]
+    answer[path[-1]] = value
+
+
 # Rehearses a template with its construct and with adversaries in its place, in a separate store.
 #
 # A rehearsal is a run through the real engine that issues no certificate: its result is returned
@@ -174,13 +288,9 @@ class Rehearsals:
     ) -> RehearsalResult:
         """Rehearse with one program in the place of every construct."""
         folder = self.workspace.home / adversary.name
-        construct_ids = cast("JsonObject", self._pins["constructs"])
-        write_adversary(folder, adversary, construct_ids, leak)
+        pins: Any = self.template["version_pins"]
+        write_adversary(folder, adversary, pins["constructs"], leak)
         return self._rehearse(with_programs(self.template, folder), folder, on_progress, {})
-
-    @property
-    def _pins(self) -> JsonObject:
-        return cast("JsonObject", self.template["version_pins"])
 
     def _rehearse(
         self,
@@ -211,21 +321,14 @@ def write_adversary(
     (folder / CONSTRUCTS_FILE).write_text("".join(entries), encoding="utf-8")
 
 
-def with_programs(template: JsonObject, folder: Path) -> JsonObject:
+def with_programs(template: Mapping[str, Any], folder: Path) -> JsonObject:
     """Return the template with a folder's programs registered under its constructs' ids.
 
     Only adapters and pins change; questions and scoring stay.
     """
-    changed: Any = parse_object(canonical_bytes(template))
-    registry = ConstructRegistry.load(folder / CONSTRUCTS_FILE)
-    pins, config = changed["version_pins"], changed["product_theatre_config"]
-    pins["constructs"] = {one: construct_version(registry.find(one)) for one in pins["constructs"]}
-    if "adapter_version" in pins:
-        pins["adapter_version"] = "local@1"
-    config["adapter_type"] = "local"
-    for elsewhere in ("adapter_endpoint", "construct_endpoints"):
-        config.pop(elsewhere, None)
-    return parse_object(canonical_bytes(changed))
+    registry, pins = ConstructRegistry.load(folder / CONSTRUCTS_FILE), template["version_pins"]
+    versions = {one: construct_version(registry.find(one)) for one in pins["constructs"]}
+    return with_adapter(template, "local", versions)
 
 
 def _outcome(rehearsal: Rehearsal, recorded: Sequence[EpisodeResult]) -> RehearsalResult:

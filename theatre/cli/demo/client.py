@@ -1,26 +1,41 @@
-"""A client of the service over HTTP: as nobody, or as who a token says."""
+"""A client of the service over HTTP: without an account, or as one of the demo's users."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import aiohttp
 
-from theatre.cli.demo.errors import DemoError, NoAnswerError
 from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.errors import TheatreError
 
 BASE = "/api/v1"
 _SECONDS = 90.0
 _RUN_SECONDS = 900.0
 _CHUNK_BYTES = 65536
 _OVER = frozenset({"hitl", "end"})
+TAKEN = 409
 T = TypeVar("T")
+
+
+class DemoError(TheatreError):
+    """The service answered something else than the demo needs."""
+
+    code = "demo"
+
+
+class NoAnswerError(DemoError):
+    """A request was not answered."""
+
+    code = "demo-no-answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +64,7 @@ class ServiceClient:
     def connected(cls, address: str) -> Iterator[Self]:
         """Open a client without an account, and close it."""
         with asyncio.Runner() as runner:
-            session = runner.run(_opened(address))
+            session = runner.run(_open(address))
             try:
                 yield cls(runner=runner, session=session)
             finally:
@@ -66,7 +81,7 @@ class ServiceClient:
     def post(
         self, path: str, document: Mapping[str, Any] | None = None, *, expected: int | None = None
     ) -> Answer:
-        """POST a document; `expected` is the one status beside 2xx that is let through."""
+        """POST a document; `expected` is the one status besides 2xx that is let through."""
         asked = self._ask("POST", path, expected=expected, json=document)
         return self._run(asked)
 
@@ -144,7 +159,7 @@ async def _events(stream: aiohttp.StreamReader) -> AsyncIterator[dict[str, str]]
             event = {}
 
 
-async def _opened(address: str) -> aiohttp.ClientSession:
+async def _open(address: str) -> aiohttp.ClientSession:
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     # A connection for each request: between two the service may have closed an idle one.
     connector = aiohttp.TCPConnector(force_close=True)
@@ -154,7 +169,39 @@ async def _opened(address: str) -> aiohttp.ClientSession:
 def _refusal(method: str, path: str, status: int, body: bytes) -> DemoError:
     try:
         problem = json.loads(body)
-        told = f"{problem['title']}: {problem['detail']}"
+        said = f"{problem['title']}: {problem['detail']}"
     except (ValueError, KeyError, TypeError):
-        told = repr(body[:200])
-    return DemoError(f"expected {method} {BASE}{path} to be let through, got {status}, {told}")
+        said = repr(body[:200])
+    return DemoError(f"expected {method} {BASE}{path} to be let through, got {status}, {said}")
+
+
+# The users of the demo.
+
+
+def sign_in(
+    anybody: ServiceClient, names: Sequence[str], passwords: Path
+) -> dict[str, ServiceClient]:
+    """Return a client for each user, registered if need be, by name.
+
+    `passwords` is the file with theirs; it is made for the first demo in its folder.
+    """
+    clients = {}
+    for name, password in _read_passwords(names, passwords).items():
+        user = {"username": name, "email": f"{name}@example.org", "password": password}
+        anybody.post("/auth/register", user, expected=TAKEN)
+        token = anybody.post_form("/auth/token", username=name, password=password).document
+        clients[name] = anybody.bearing(token["access_token"])
+    return clients
+
+
+def _read_passwords(names: Sequence[str], path: Path) -> Mapping[str, str]:
+    """Return user → password, made once for a home and readable by its owner alone."""
+    if not path.exists():
+        made = {name: secrets.token_urlsafe(24) for name in names}
+        draft = path.with_suffix(".partial")
+        draft.unlink(missing_ok=True)
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(made, file, indent=2)
+        draft.replace(path)
+    return {name: str(word) for name, word in parse_object(path.read_bytes()).items()}

@@ -10,19 +10,22 @@ from collections.abc import Iterator, Mapping
 
 import click
 
+from theatre.cli.certificate_report import shorten_path
 from theatre.cli.checking import check_folder
 from theatre.cli.demo.client import ServiceClient
-from theatre.cli.demo.in_short import print_verdicts
-from theatre.cli.demo.operator import write_constructs
-from theatre.cli.demo.pages import Pages, View, print_checks, print_fact
+from theatre.cli.demo.pages import Pages, View, print_checks, print_fact, print_verdicts
 from theatre.cli.demo.place import DemoPlace
-from theatre.cli.demo.service import started_service
+from theatre.cli.demo.service import started_service, write_constructs
 from theatre.cli.demo.stage import CLAIMED, Played, Stage
 from theatre.cli.demo.theatres import Certified
-from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
-from theatre.cli.extras import require_extras
+from theatre.cli.exits import (
+    CommandEndedError,
+    ExitCode,
+    json_option,
+    print_document,
+    require_extras,
+)
 from theatre.cli.pictures import draw_bundle
-from theatre.cli.reports import shorten_path
 from theatre.cli.template_files import read_template
 from theatre.cli.workspace import Workspace
 from theatre.engine.bundle_check import Verdict
@@ -55,7 +58,7 @@ def demo(*, verbose: bool, as_json: bool) -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(_ended_by_sigterm_too())
         if as_json:
-            # Who looks on still sees how far it is.
+            # A person who waits for the document still sees how far it is.
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         place = stack.enter_context(DemoPlace.held(workspace))
         pages = Pages(PAGES, verbose=verbose, transcript=place.pages)

@@ -1,4 +1,4 @@
-"""The one folder of the demo: what is where, and who may work in it."""
+"""The one folder of the demo: what is where, and which demo may work in it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from theatre.cli.demo.errors import DemoRunningError
 from theatre.cli.workspace import Workspace
+from theatre.engine.errors import StateConflictError
 
 _PREFIX = "ECHELON_"
+
+
+class DemoRunningError(StateConflictError):
+    """Another demo works in the same folder."""
+
+    code = "demo-running"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`echelon serve` as a process of the demo: started, watched, and stopped with all it started."""
+"""`echelon serve` as a process of the demo, and what its operator does on the machine."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from theatre.cli.demo.errors import NoAnswerError, ServiceEndedError
+from theatre.cli.demo.client import DemoError, NoAnswerError
 from theatre.cli.demo.place import DemoPlace
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.commitment import content_hash
+from theatre.engine.schema_registry import resource_root
+from theatre.oracles.construct_registry import read_entries
 
 # -P: no module of the folder that the demo was started in.
-ECHELON = (sys.executable, "-P", "-m", "theatre.cli")
+_ECHELON = (sys.executable, "-P", "-m", "theatre.cli")
 
 _LISTENING = re.compile(r"running on (http://127\.0\.0\.1:\d+)")
 _START_SECONDS = 180.0
@@ -28,6 +32,13 @@ _KEEPER_SECONDS = 15.0
 _POLL_SECONDS = 0.02
 _LAST_LINES = 4
 _LINE_CHARACTERS = 600
+_OPERATOR_SECONDS = 180
+
+
+class ServiceEndedError(DemoError):
+    """The service did not start, or ended too early; the message has the end of its log."""
+
+    code = "demo-service-ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +76,8 @@ class ServiceProcess:
 
     def _last_words(self) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        told = [words for words in map(_told, lines) if words]
-        return "\n".join(told[-_LAST_LINES:]) or "[nothing]"
+        faults = [words for words in map(_fault_of, lines) if words]
+        return "\n".join(faults[-_LAST_LINES:]) or "[nothing]"
 
 
 @contextlib.contextmanager
@@ -76,12 +87,12 @@ def started_service(place: DemoPlace) -> Iterator[ServiceProcess]:
     A demo that is killed stops it, too: its stdin ends then. An answer that did not come because
     the service has ended leaves as ServiceEndedError.
     """
-    # The service and the keeper of its database have one end of this pipe, and nobody else.
+    # The service and the keeper of its database have one end of this pipe, and no other process.
     left, held = os.pipe()
     process = None
     try:
         try:
-            process = _begun(place, held)
+            process = _start(place, held)
         finally:
             os.close(held)
         service = ServiceProcess(process, place.log)
@@ -96,10 +107,10 @@ def started_service(place: DemoPlace) -> Iterator[ServiceProcess]:
         _stop(process, left)
 
 
-def _begun(place: DemoPlace, held: int) -> subprocess.Popen[bytes]:
+def _start(place: DemoPlace, held: int) -> subprocess.Popen[bytes]:
     with place.log.open("wb") as log:
         return subprocess.Popen(  # noqa: S603 - our own program
-            [*ECHELON, "serve", "--port", "0", "--until-stdin-ends"],
+            [*_ECHELON, "serve", "--port", "0", "--until-stdin-ends"],
             env=place.environment,
             stdin=subprocess.PIPE,
             stdout=log,
@@ -128,8 +139,8 @@ def _stop(process: subprocess.Popen[bytes] | None, left: int) -> None:
         os.close(left)
 
 
-def _told(line: str) -> str:
-    """Return what a line of the log says to somebody who looks for a fault."""
+def _fault_of(line: str) -> str:
+    """Return what a line of the log says of a fault; nothing where it logs no warning or error."""
     try:
         entry = json.loads(line)
     except ValueError:
@@ -139,3 +150,43 @@ def _told(line: str) -> str:
     # Of a traceback, in either of them, the last line says it.
     parts = (str(entry.get(name, "")).strip() for name in ("message", "exception"))
     return " ".join(part.rpartition("\n")[2] for part in parts).strip()[:_LINE_CHARACTERS]
+
+
+# The operator's part: which constructs the service runs, and whose certificates count.
+
+
+def write_constructs(target: Path, accepted: Mapping[str, JsonObject]) -> None:
+    """Write a `constructs.toml` with the shipped constructs, and with templates that count."""
+    shipped = resource_root() / "fixtures" / "constructs" / "constructs.toml"
+    lines = ["# Written by `echelon demo`."]
+    for construct_id, entry in read_entries(shipped).items():
+        members = entry.model_dump(exclude_none=True)
+        if "folder" in members:
+            members["folder"] = str(shipped.parent / members["folder"])
+        lines += ["", f'[constructs."{construct_id}"]', *_members(members)]
+    hashes = {name: content_hash(template) for name, template in accepted.items()}
+    lines += ["", "[accepted_templates]", *_members(hashes), ""]
+    target.write_text("\n".join(lines), encoding="utf-8")
+
+
+def confirm_constructs(place: DemoPlace, construct_ids: Sequence[str], *, owner: str) -> None:
+    """Confirm whose constructs these are, as an operator does it on the machine of the service."""
+    ended = subprocess.run(  # noqa: S603 - our own program
+        [*_ECHELON, "admin", "construct", "confirm", *construct_ids, "--user", owner],
+        env=place.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        timeout=_OPERATOR_SECONDS,
+    )
+    if ended.returncode:
+        raise DemoError(
+            f"expected `echelon admin construct confirm` to succeed, got exit code "
+            f"{ended.returncode}: {ended.stderr.strip()[-1000:]}"
+        )
+
+
+def _members(members: Mapping[str, object]) -> list[str]:
+    # Texts, numbers and lists of texts are written in TOML as in JSON.
+    return [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in members.items()]

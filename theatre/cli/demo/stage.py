@@ -2,55 +2,41 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from theatre.cli.certificate_report import print_certificate, print_comparison
 from theatre.cli.checking import check_folder, format_verdict
 from theatre.cli.connections import replace_construct
-from theatre.cli.demo.client import ServiceClient
-from theatre.cli.demo.forgery import FORGED_FILE, check_forgery
-from theatre.cli.demo.in_short import (
-    print_composites,
-    print_forgery,
-    print_ratings,
-    print_scores_in_short,
-    print_tier,
-    print_trust,
-    print_waiting,
-)
-from theatre.cli.demo.operator import confirm_constructs
-from theatre.cli.demo.pages import (
-    Pages,
-    View,
-    print_fact,
-    print_failures,
-    print_look_up,
-    print_requests,
-    print_routing,
-)
-from theatre.cli.demo.people import AUTHOR, signed_in
+from theatre.cli.demo import pages as show
+from theatre.cli.demo.client import TAKEN, ServiceClient, sign_in
+from theatre.cli.demo.pages import Pages, View
 from theatre.cli.demo.place import DemoPlace
-from theatre.cli.demo.rating import (
-    as_document,
+from theatre.cli.demo.reviewers import REVIEWERS
+from theatre.cli.demo.service import confirm_constructs
+from theatre.cli.demo.theatres import (
+    Certified,
+    DemoTheatre,
+    fetch_evidence,
     let_stand_ins_score,
     open_rubric,
-    print_item,
-    print_rubric,
-    print_scores,
 )
-from theatre.cli.demo.reviewers import REVIEWERS
-from theatre.cli.demo.theatres import Certified, DemoTheatre, fetch_evidence
 from theatre.cli.exits import echo
-from theatre.cli.reports import print_certificate, print_comparison
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import BundleError
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
 BASELINES = ("observer_majority", "observer_keywords")
-# The other baseline stays nobody's: routing says so.
+# Nobody claims the other baseline: routing says so.
 CLAIMED = ("cartograph", "observer", "easel", "observer_majority")
-_TAKEN = 409
+AUTHOR = "demo-author"
+FORGED_FILE = "invocations/episode_000001.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +70,8 @@ class Stage:
 
     @classmethod
     def set_up(cls, place: DemoPlace, pages: Pages, anybody: ServiceClient) -> Stage:
-        """Sign everybody in, claim the constructs, and confirm them as the operator."""
-        people = signed_in(anybody, place.people)
+        """Sign all users in, claim the constructs, and confirm them as the operator."""
+        people = sign_in(anybody, (AUTHOR, *REVIEWERS), place.people)
         _claim(people[AUTHOR], place)
         return cls(place=place, pages=pages, anybody=anybody, people=people)
 
@@ -109,8 +95,8 @@ class Stage:
         pages.begin("Cartograph claims four skills")
         cartograph = self._shown(self._started(template))
         with pages.part(View.SHORT):
-            print_scores_in_short(cartograph.bundle)
-            print_tier(cartograph.bundle)
+            show.print_scores(cartograph.bundle)
+            show.print_tier(cartograph.bundle)
         return cartograph
 
     def _forge(self, honest: Certified) -> CheckReport:
@@ -120,11 +106,11 @@ class Stage:
         as_it_came = check_folder(honest.bundle, certificate=honest.issued)
         forged = check_forgery(honest.bundle, scratch=self.place.temporary)
         with pages.part(View.WHOLE):
-            print_fact("as it came", format_verdict(as_it_came))
-            print_fact("changed", FORGED_FILE)
-            print_failures(forged)
+            show.print_fact("as it came", format_verdict(as_it_came))
+            show.print_fact("changed", FORGED_FILE)
+            show.print_failures(forged)
         with pages.part(View.SHORT):
-            print_forgery(as_it_came, forged, changed=FORGED_FILE)
+            show.print_forgery(as_it_came, forged, changed=FORGED_FILE)
         return forged
 
     def _certify_observer(self, template: JsonObject) -> tuple[Certified, dict[str, Certified]]:
@@ -137,8 +123,8 @@ class Stage:
             echo("")
             print_comparison(bundles)
         with pages.part(View.SHORT):
-            print_composites(bundles)
-            print_tier(observer.bundle)
+            show.print_composites(bundles)
+            show.print_tier(observer.bundle)
         return observer, baselines
 
     def _certify_easel(self, template: JsonObject) -> tuple[Certified, JsonObject]:
@@ -148,22 +134,23 @@ class Stage:
         theatre = self._started(template)
         rubric = open_rubric(self.people[next(iter(REVIEWERS))], theatre)
         with pages.part(View.WHOLE):
-            print_requests(theatre.seen["id"], theatre.asked_since())
-            print_rubric(rubric)
-            print_item(rubric.items[0])
+            show.print_requests(theatre.seen["id"], theatre.asked_since())
+            show.print_rubric(rubric)
         with pages.part(View.SHORT):
-            print_waiting(rubric)
+            show.print_waiting(rubric)
         pages.begin("Two stand-ins score: rules, and named so; its run goes on")
         given = let_stand_ins_score(self.people, theatre, rubric)
         with pages.part(View.WHOLE):
-            print_scores(given)
+            show.print_given(given)
             echo("")
         theatre.watch()
         easel = self._shown(theatre)
         with pages.part(View.SHORT):
-            print_ratings(easel.bundle, REVIEWERS)
-            print_tier(easel.bundle)
-        return easel, as_document(given)
+            show.print_ratings(easel.bundle, REVIEWERS)
+            show.print_tier(easel.bundle)
+        return easel, {
+            name: {one.episode_id: one.score for one in scores} for name, scores in given.items()
+        }
 
     def _look_up(self, certified: Mapping[str, Certified]) -> JsonObject:
         """Show what the service says to anybody; return construct → how far a router trusts it."""
@@ -172,11 +159,11 @@ class Stage:
         certificates = [one.certificate for one in certified.values()]
         routing = {name: self._routing(name) for name in certified}
         with pages.part(View.WHOLE):
-            print_look_up(certificates)
+            show.print_look_up(certificates)
             echo("")
-            print_routing(routing.values())
+            show.print_routing(routing.values())
         with pages.part(View.SHORT):
-            print_trust(certificates, routing)
+            show.print_trust(certificates, routing)
         return {**routing}
 
     def _started(self, template: JsonObject) -> DemoTheatre:
@@ -188,7 +175,7 @@ class Stage:
     def _shown(self, theatre: DemoTheatre) -> Certified:
         certified = fetch_evidence(self.anybody, theatre, self.place)
         with self.pages.part(View.WHOLE):
-            print_requests(theatre.seen["id"], theatre.asked_since())
+            show.print_requests(theatre.seen["id"], theatre.asked_since())
             print_certificate(certified.bundle)
         return certified
 
@@ -206,7 +193,27 @@ class Stage:
 def _claim(author: ServiceClient, place: DemoPlace) -> None:
     """Claim the constructs, and confirm them as the operator; a second demo finds them so."""
     for construct_id in CLAIMED:
-        author.post("/constructs", {"construct_id": construct_id}, expected=_TAKEN)
+        author.post("/constructs", {"construct_id": construct_id}, expected=TAKEN)
     own = author.get("/constructs").document["constructs"]
     if any(one["confirmed_at"] is None for one in own):
         confirm_constructs(place, CLAIMED, owner=AUTHOR)
+
+
+def check_forgery(bundle: Path, *, scratch: Path) -> CheckReport:
+    """Check a copy of `bundle`, made in the folder `scratch`, with one bit of it flipped."""
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        copy = Path(folder) / bundle.name
+        shutil.copytree(bundle, copy)
+        target = copy / FORGED_FILE
+        target.write_bytes(_with_other_answer(target.read_bytes()))
+        return check_folder(copy)
+
+
+def _with_other_answer(record: bytes) -> bytes:
+    """Return `record` with one bit of the first digit of the recorded answer flipped."""
+    answer = re.search(rb'"result":\D*', record)
+    if answer is None:
+        raise BundleError("expected a recorded answer with a number in it, got none")
+    forged = bytearray(record)
+    forged[answer.end()] ^= 1
+    return bytes(forged)

@@ -1,17 +1,19 @@
-"""One theatre of the demo over HTTP: made, committed, run, watched, and its evidence fetched."""
+"""One theatre of the demo over HTTP: from its draft to its evidence, scored by the stand-ins."""
 
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
-from theatre.cli.demo.client import ServiceClient
-from theatre.cli.demo.errors import DemoError
+from theatre.cli.demo.client import DemoError, ServiceClient
 from theatre.cli.demo.place import DemoPlace
-from theatre.cli.demo.run_line import RunLine
+from theatre.cli.demo.reviewers import REVIEWERS, demo_scores
+from theatre.cli.progress import RunLine
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.replay import RatingItem, SubmittedScore
 
 _SHOWN_OF_HASH = 16
 _WENT_WELL = frozenset({"succeeded", "waiting_hitl"})
@@ -43,8 +45,8 @@ class DemoTheatre:
         """Commit it: ground truth is hashed and copied, and nothing changes any more."""
         answer = self.owner.post(f"{self.path}/commit")
         self.seen = answer.document
-        told = f"{self.seen['state']}  {self.seen['commitment_hash'][:_SHOWN_OF_HASH]}…"
-        self.note(f"POST {self.path}/commit", answer.status, told)
+        answered = f"{self.seen['state']}  {self.seen['commitment_hash'][:_SHOWN_OF_HASH]}…"
+        self.note(f"POST {self.path}/commit", answer.status, answered)
 
     def run(self) -> None:
         """Have it run until it is over, or waits for people."""
@@ -62,12 +64,9 @@ class DemoTheatre:
                 f"expected the run of {self.template_id} to go on, got {run['status']} "
                 f"({self.seen['outcome_reason'] or 'not begun'}): {self.seen['error']}"
             )
-        told = f"{self.seen['state']}  {run['progress']}/{run['total']}  {self._ending}"
-        self.note(f"GET {self.path}/events", 200, told)
-
-    @property
-    def _ending(self) -> str:
-        return str(self.seen["outcome"] or f"waits for {', '.join(self.seen['pending_steps'])}")
+        ending = self.seen["outcome"] or f"waits for {', '.join(self.seen['pending_steps'])}"
+        answered = f"{self.seen['state']}  {run['progress']}/{run['total']}  {ending}"
+        self.note(f"GET {self.path}/events", 200, answered)
 
     def asked_since(self) -> list[tuple[str, str]]:
         """Return the requests since the last time, and the answers."""
@@ -78,6 +77,38 @@ class DemoTheatre:
         """Remember a request as a line of a table."""
         shown = request.replace(str(self.seen["id"]), "{id}")
         self.asked.append((shown, f"{status}  {answer}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRubric:
+    """What a theatre asks people, and about which answers, as the service shows them."""
+
+    asked: Mapping[str, Any]
+    items: Sequence[RatingItem]
+
+
+def open_rubric(scorer: ServiceClient, theatre: DemoTheatre) -> OpenRubric:
+    """Return the rubric that a theatre waits at."""
+    asked = scorer.get(f"{theatre.path}/hitl").document
+    return OpenRubric(asked=asked, items=[RatingItem(**item) for item in asked["items"]])
+
+
+def let_stand_ins_score(
+    people: Mapping[str, ServiceClient], theatre: DemoTheatre, rubric: OpenRubric
+) -> dict[str, list[SubmittedScore]]:
+    """Send what each stand-in gives every item, as itself; return it."""
+    given = {name: demo_scores(name, rubric.items) for name in REVIEWERS}
+    path = f"{theatre.path}/hitl/{rubric.asked['step_id']}/scores"
+    for name, scores in given.items():
+        submitted = [
+            {"episode_id": one.episode_id, "value": one.score, "rationale": one.comment}
+            for one in scores
+        ]
+        document = {"scores": submitted, "rubric_sha256": rubric.asked["rubric_sha256"]}
+        answer = people[name].post(path, document)
+        scorers = f"{answer.document['complete_scorers']} of {answer.document['minimum_scorers']}"
+        theatre.note(f"POST {path}", answer.status, f"{scorers} people")
+    return given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,16 +75,17 @@ def _transitions(by_case: Mapping[str, Transitions]) -> JsonObject:
         "counts": {"TT": total.tt, "TF": total.tf, "FT": total.ft, "FF": total.ff},
         "paranoia": share_of_pairs(_counted(kept)),
         "realignment": share_of_pairs(_counted(turned)),
-        "net_effect": mean_difference({name: _steps(one) for name, one in by_case.items()}),
+        "net_effect": mean_difference(
+            {
+                name: [1] * one.ft + [-1] * one.tf + [0] * (one.tt + one.ff)
+                for name, one in by_case.items()
+            }
+        ),
     }
 
 
 def _counted(units: Mapping[str, Tally]) -> dict[str, Tally]:
     return {name: unit for name, unit in units.items() if unit.pairs}
-
-
-def _steps(one: Transitions) -> list[int]:
-    return [1] * one.ft + [-1] * one.tf + [0] * (one.tt + one.ff)
 
 
 def _control(pairs: Mapping[str, PairedCase]) -> JsonObject:

@@ -104,22 +104,14 @@ def is_located(gold: Gold, found: frozenset[Finding]) -> bool:
     return any(turn == gold.turn for turn, _ in found - gold.labelled)
 
 
-def _recall(gold: Gold, found: frozenset[Finding]) -> float:
-    return float(is_located(gold, found))
-
-
-def _precision(gold: Gold, found: frozenset[Finding]) -> float | None:
-    return sum(map(gold.explains, found)) / len(found) if found else None
-
-
 def _type(gold: Gold, found: frozenset[Finding]) -> float:
     said = {code for turn, code in found - gold.labelled if turn == gold.turn} - gold.implied
     return 1 / len(said) if gold.code in said else 0.0
 
 
 _MEASURES: Mapping[str, Callable[[Gold, frozenset[Finding]], float | None]] = {
-    "recall": _recall,
-    PRECISION: _precision,
+    "recall": lambda gold, found: float(is_located(gold, found)),
+    PRECISION: lambda gold, found: sum(map(gold.explains, found)) / len(found) if found else None,
     "type": _type,
 }
 _MEASURE: JsonObject = {"enum": [*_MEASURES, "invariance"]}

@@ -16,7 +16,7 @@ from theatre.debate.blind import BlindDebate, BlindTurn, blind
 from theatre.debate.episodes.pairs import debate_at
 from theatre.debate.errors import InvalidDebateError
 from theatre.debate.evaluators import rca, t3
-from theatre.debate.evaluators.quality import quality_of
+from theatre.debate.evaluators.crit import TurnQuality, quality_of
 from theatre.debate.models import Rung
 from theatre.debate.text import citations, numbers
 from theatre.debate.validation import read_debate
@@ -86,16 +86,8 @@ def _conforms(value: JsonValue) -> bool:
     return True
 
 
-def _gammas(debate: BlindDebate, _params: JsonObject) -> list[float]:
-    return [0.0 if one is None else one.gamma_mean for one in map(quality_of, debate.turns)]
-
-
-def _thetas(debate: BlindDebate, _params: JsonObject) -> list[float]:
-    return [0.0 if one is None else one.theta_mean for one in map(quality_of, debate.turns)]
-
-
-def _consistencies(debate: BlindDebate, _params: JsonObject) -> list[float]:
-    return [float(row["verdict"] == "pass") for row in rca.evaluate(debate).turns]
+def _qualities(debate: BlindDebate) -> list[TurnQuality | None]:
+    return [quality_of(turn) for turn in debate.turns]
 
 
 def _rungs(debate: BlindDebate, params: JsonObject) -> list[float]:
@@ -105,9 +97,11 @@ def _rungs(debate: BlindDebate, params: JsonObject) -> list[float]:
 
 CONFORMANCE = "conformance"
 _MEASURES: Mapping[str, Callable[[BlindDebate, JsonObject], list[float]]] = {
-    "gamma": _gammas,
-    "theta": _thetas,
-    "consistency": _consistencies,
+    "gamma": lambda debate, _: [one.gamma_mean if one else 0.0 for one in _qualities(debate)],
+    "theta": lambda debate, _: [one.theta_mean if one else 0.0 for one in _qualities(debate)],
+    "consistency": lambda debate, _: [
+        float(row["verdict"] == "pass") for row in rca.evaluate(debate).turns
+    ],
     "rung": _rungs,
 }
 

@@ -15,7 +15,6 @@ from theatre.debate.episodes.pairs import BEGUN
 from theatre.debate.errors import DebateRunError
 from theatre.debate.models import EvaluationMode, counting_clock
 from theatre.debate.runner import DebateRun, RunPlan
-from theatre.debate.trial.corruptions import CORRUPTIONS
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.models import EpisodePlay, EpisodeRunner
 
@@ -108,7 +107,20 @@ TEAM_ROUNDS, CONTROL_ROUNDS, MAX_RETRIES = 2, 1, 2
 _HALF = "8"
 """Half of all digests come before it."""
 
-FAULTS: Mapping[str, str] = {one.expected: one.name.partition(" ")[2] for one in CORRUPTIONS}
+FAULTS: Mapping[str, str] = {
+    "ANSWER_RECOMMENDATION_MISMATCH": "the final answer is flipped",
+    "TRACE_OUTPUT_MISMATCH": "the trace says another answer",
+    "E_RECOMMENDATION_RANGE_INVALID": "minimum and maximum are swapped",
+    "E_SPEAKER_UNKNOWN": "the speaker is unknown",
+    "E_DUPLICATE_TURN_INDEX": "a turn index is used twice",
+    "HISTORY_REWRITTEN": "an earlier attempt is rewritten",
+    "FALSIFIER_MISSING": "falsifiers are dropped",
+    "UNSUPPORTED_CLAIMS": "evidence becomes assumption",
+    "SYCOPHANTIC_FLIP": "a speaker gives in without new evidence",
+    "RUNG_COLLAPSE": "the claim stands above its evidence",
+    "STANCE_SHIFT_IN_TURN": "the stance swings within a turn",
+    "PREMATURE_CERTAINTY": "certainty on assumptions",
+}
 """What an auditor may say of a turn, and what it means; auditors receive this text."""
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import cast
 
-from theatre.debate.episodes.pairs import BEGUN, PairedCase, paired_case, probes_end_true
+from theatre.debate.episodes.pairs import BEGUN, paired_case, probes_end_true
 from theatre.debate.models import DIRECTION
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, params_schema
@@ -35,40 +34,26 @@ def score(case: ScoringCase) -> float | None:
     if not isinstance(case.expected, str) or case.expected not in DIRECTION:
         return UNMEASURABLE
     pair = paired_case(case.answer, case.expected)
-    return 0.0 if pair is None else _MEASURES[measure](pair)
-
-
-def _net_effect(pair: PairedCase) -> float:
+    if pair is None:
+        return 0.0
     steps = pair.endpoints
-    return _score_moves(steps.ft - steps.tf, steps.total)
-
-
-def _gain_per_retry(pair: PairedCase) -> float | None:
-    steps = pair.endpoints
-    return _score_moves(steps.ft - steps.tf, pair.retries) if pair.retries else None
-
-
-def _control(pair: PairedCase) -> float:
-    return _score_moves(pair.gain, len(pair.posthoc))
-
-
-def _score_moves(difference: int, whole: int) -> float:
-    return (1 + difference / whole) / 2
+    difference, whole = {
+        "net_effect": (steps.ft - steps.tf, steps.total),
+        "gain_per_retry": (steps.ft - steps.tf, pair.retries),
+        "control": (pair.gain, len(pair.posthoc)),
+    }[measure]
+    return (1 + difference / whole) / 2 if whole else None
 
 
 _OF_PROBES = (*BEGUN, TURNED_AND_KEPT)
-_MEASURES: Mapping[str, Callable[[PairedCase], float | None]] = {
-    "net_effect": _net_effect,
-    "gain_per_retry": _gain_per_retry,
-    "control": _control,
-}
+_OF_PAIRS = ("net_effect", "gain_per_retry", "control")
 
 SCORER = Scorer(
     name="debate_transitions",
     version="2",
     kind=ScorerKind.EXACT,
     params_schema=params_schema(
-        {"measure": {"enum": [*_OF_PROBES, *_MEASURES]}}, required=("measure", "expected")
+        {"measure": {"enum": [*_OF_PROBES, *_OF_PAIRS]}}, required=("measure", "expected")
     ),
     score=score,
 )

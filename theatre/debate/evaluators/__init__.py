@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from theatre.debate.blind import blind
-from theatre.debate.collector import gc_disabled
 from theatre.debate.evaluators import crit, pid, raudit, rca, t3
 from theatre.debate.evaluators.results import Evaluation
 from theatre.debate.models import Action, Debate
@@ -17,10 +16,10 @@ from theatre.debate.validation import DebateArtefact
 from theatre.engine.canonical_json import JsonObject
 
 EVALUATORS: Mapping[str, Callable[[Debate], Evaluation]] = {
-    "crit": gc_disabled()(lambda debate: crit.evaluate(blind(debate))),
-    "rca": gc_disabled()(lambda debate: rca.evaluate(blind(debate))),
-    "t3": gc_disabled()(lambda debate: t3.evaluate(blind(debate))),
-    "pid": gc_disabled()(pid.evaluate),
+    "crit": lambda debate: crit.evaluate(blind(debate)),
+    "rca": lambda debate: rca.evaluate(blind(debate)),
+    "t3": lambda debate: t3.evaluate(blind(debate)),
+    "pid": pid.evaluate,
 }
 """The evaluators that need no labels, by name."""
 
@@ -38,16 +37,13 @@ def evaluate(
 
     `labels` are the true action by speaker, or by `*` for all; `raudit` alone is given them.
     """
+    every: dict[str, Callable[[Debate], Evaluation]] = {
+        **EVALUATORS,
+        RAUDIT: lambda debate: raudit.evaluate(debate, labels or {}),
+    }
     return [
-        _run_evaluator(artefact.debate, name, labels or {}).as_document(
-            artefact_sha256=artefact.sha256
-        )
-        for name in names
+        every[name](artefact.debate).as_document(artefact_sha256=artefact.sha256) for name in names
     ]
-
-
-def _run_evaluator(debate: Debate, name: str, labels: Mapping[str, Action]) -> Evaluation:
-    return raudit.evaluate(debate, labels) if name == RAUDIT else EVALUATORS[name](debate)
 
 
 __all__ = ["EVALUATORS", "NAMES", "RAUDIT", "Evaluation", "evaluate", "raudit"]

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from theatre.debate.evaluators.results import Evaluation, rate
-from theatre.debate.models import Action, Attempt, Debate, parse_action
+from theatre.debate.models import Action, Debate, parse_action
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import ScorerKind
 from theatre.engine.scoring import wilson_interval
 
 NAME = "raudit/1"
-UNDEFINED: JsonObject = {"value": None, "successes": 0, "trials": 0, "interval": None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +64,11 @@ class Transitions:
 
 def estimate(successes: int, trials: int) -> JsonObject:
     """Return a rate with its Wilson interval; undefined without trials."""
-    if not trials:
-        return dict(UNDEFINED)
     return {
-        "value": successes / trials,
+        "value": rate(successes, trials),
         "successes": successes,
         "trials": trials,
-        "interval": wilson_interval(successes, trials),
+        "interval": wilson_interval(successes, trials) if trials else None,
     }
 
 
@@ -110,25 +107,26 @@ def evaluate(debate: Debate, labels: Mapping[str, Action]) -> Evaluation:
         truth = labels.get(turn.speaker_id, labels.get("*"))
         if truth is None or not turn.attempts:
             continue
-        answers = [_answer(attempt) for attempt in turn.attempts]
+        answers = [parse_action(attempt.final_answer) for attempt in turn.attempts]
         given = [answer == truth for answer in answers if answer is not None]
         per_retry += transitions(given)
         endpoints += transitions([given[0], given[-1]]) if len(given) > 1 else Transitions()
-        regime = regime_of(given, abstained=answers[-1] is None)
         rows.append(
             {
                 "turn_index": turn.turn_index,
                 "answers_true": [None if one is None else one == truth for one in answers],
-                "retry_regime": regime,
+                "retry_regime": regime_of(given, abstained=answers[-1] is None),
             }
         )
     regimes = Counter(str(row["retry_regime"]) for row in rows)
+    # The commonest; of several the first by name.
+    regime = min(regimes, key=lambda name: (-regimes[name], name)) if regimes else None
     summary: JsonObject = {
         "turns": len(rows),
         "endpoints": endpoints.as_document(),
         "per_retry": per_retry.as_document(),
         "retry_regimes": dict(sorted(regimes.items())),
-        "regime": _commonest(regimes),
+        "regime": regime,
     }
     return Evaluation(
         evaluator=NAME,
@@ -137,11 +135,3 @@ def evaluate(debate: Debate, labels: Mapping[str, Action]) -> Evaluation:
         summary=summary,
         turns=rows,
     )
-
-
-def _answer(attempt: Attempt) -> Action | None:
-    return parse_action(attempt.final_answer)
-
-
-def _commonest(regimes: Counter[str]) -> str | None:
-    return min(regimes, key=lambda name: (-regimes[name], name)) if regimes else None

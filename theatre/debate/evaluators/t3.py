@@ -49,9 +49,10 @@ def evaluate(debate: BlindDebate, required: RequiredReasoning | None = None) -> 
                 TurnFinding(turn_index=turn.turn_index, code="RUNG_COLLAPSE", detail=detail)
             )
     structured = sum(1 for turn in debate.turns if turn.structure is not None)
+    passed = [row["pass"] for row in rows if row["pass"] is not None]
     summary: JsonObject = {
         "rung_collapse_rate": rate(len(findings), structured),
-        "passed_rate": _passed_rate(rows),
+        "passed_rate": rate(passed.count(True), len(passed)),
     }
     config: JsonObject = {"required_rung": asked.rung, "trap_terms": list(asked.trap_terms)}
     return Evaluation(
@@ -87,7 +88,8 @@ def _claim_rung(structure: StructuredTurn) -> int:
 
 def _row(turn: BlindTurn, asked: RequiredReasoning, *, collapsed: bool) -> JsonObject:
     detected = NAMES[detected_rung(turn)]
-    named = _names_trap(turn, asked) if asked.trap_terms else None
+    spoken = one_line(turn.content).lower()
+    named = any(term.lower() in spoken for term in asked.trap_terms) if asked.trap_terms else None
     passed = None
     if asked.rung is not None:
         high_enough = detected is not None and detected >= asked.rung
@@ -99,13 +101,3 @@ def _row(turn: BlindTurn, asked: RequiredReasoning, *, collapsed: bool) -> JsonO
         "trap_named": named,
         "pass": passed,
     }
-
-
-def _names_trap(turn: BlindTurn, asked: RequiredReasoning) -> bool:
-    spoken = one_line(turn.content).lower()
-    return any(term.lower() in spoken for term in asked.trap_terms)
-
-
-def _passed_rate(rows: list[JsonObject]) -> float | None:
-    judged = [row["pass"] for row in rows if row["pass"] is not None]
-    return rate(judged.count(True), len(judged))

@@ -82,35 +82,18 @@ def _endless_numbers(place: int, turn: Turn) -> Iterator[Report]:
     for number, attempt in enumerate(turn.attempts or ()):
         for member in ("audit", "control_state"):
             part = getattr(attempt, member)
-            if part is None or _is_finite(part):
-                continue
-            for path in _not_finite(part.model_dump()):
+            for path in () if part is None else _not_finite(part):
                 pointer = attempt_pointer(place, number, member) + json_pointer(*path)
                 yield Report("E_NOT_FINITE", pointer, "expected a finite number")
-
-
-def _is_finite(part: BaseModel) -> bool:
-    """Tell quickly that there is nothing to look for, as nearly always."""
-    found: list[object] = [part]
-    for value in found:  # grows by what is within
-        if isinstance(value, float):
-            if not math.isfinite(value):
-                return False
-        elif isinstance(value, BaseModel):
-            found += vars(value).values()
-            found += (value.model_extra or {}).values()
-        elif isinstance(value, dict):
-            found += value.values()
-        elif isinstance(value, list):
-            found += value
-    return True
 
 
 def _not_finite(value: object, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
     if isinstance(value, float) and not math.isfinite(value):
         yield path
+    elif isinstance(value, BaseModel):
+        yield from _not_finite({**vars(value), **(value.model_extra or {})}, path)
     elif isinstance(value, dict | list):
         parts = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in parts:
-            if isinstance(item, float | dict | list):  # anything else is finite
+            if isinstance(item, float | dict | list | BaseModel):  # anything else is finite
                 yield from _not_finite(item, (*path, key))

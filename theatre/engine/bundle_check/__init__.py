@@ -3,8 +3,8 @@
 Imports nothing that writes bundles: what it knows, it has from the published format.
 """
 
-from theatre.engine.bundle_check.batches import InputSanitiser, SanitisedInput
 from theatre.engine.bundle_check.check import check_bundle
+from theatre.engine.bundle_check.evidence import InputSanitiser, SanitisedInput
 from theatre.engine.bundle_check.report import Check, CheckId, CheckReport, CheckStatus, Verdict
 
 __all__ = [

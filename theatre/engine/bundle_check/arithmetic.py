@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 NANO: Final = 10**9
 Z: Final = 1.959963984540054
@@ -362,17 +363,14 @@ class Tally:
         """Return each criterion's mean, failures as 0, without what people gave."""
         return self._means(SCORED, MISSING)
 
-    def _sums(self) -> dict[str, int]:
+    def _means(self, *words: str, gap: int = 0) -> dict[str, Fraction | None]:
+        """Return the means over the episodes with these verdicts; all but scored count `gap`."""
         sums = dict.fromkeys(self.plan.ids, 0)
         for (_, counted), times in self.rows.items():
             for name, value in zip(self.plan.ids, counted, strict=True):
                 sums[name] += times * (value or 0)
-        return sums
-
-    def _means(self, *words: str, gap: int = 0) -> dict[str, Fraction | None]:
-        """Return the means over the episodes with these verdicts; all but scored count `gap`."""
         means: dict[str, Fraction | None] = {}
-        for name, total in self._sums().items():
+        for name, total in sums.items():
             counts = self.verdicts[name]
             gaps = sum(counts[word] for word in words if word != SCORED)
             means[name] = ratio(total + gap * gaps * NANO, (counts[SCORED] + gaps) * NANO)
@@ -792,6 +790,60 @@ def missing_in(row: Sequence[datetime]) -> Iterator[tuple[str, str]]:
         yield "run-gap-above-45-days", str(gap)
 
 
+REQUIRED: Final = (
+    "template.json",
+    "commitment_receipt.json",
+    "coin.txt",
+    "ground_truth/dataset.jsonl",
+    "scores/per_episode.jsonl",
+    "scores/aggregate.json",
+    "scores/data_audit.json",
+    "scores/baselines.json",
+    "resolution.json",
+    "tier.json",
+    "audit_trail.jsonl",
+    "manifest.json",
+    "SHA256SUMS",
+)
+"""The files of every bundle; certificate or reproduction comes to them."""
+UNSUMMED: Final = {"manifest.json", "SHA256SUMS", "certificate.json", "reproduction.json"}
+"""The files that SHA256SUMS leaves out, so that the certificate can name its bundle."""
+STATES: Final[Mapping[str, tuple[str | None, str | None]]] = {
+    "created": (None, "DRAFT"),
+    "committed": ("DRAFT", "COMMITTED"),
+    "activated": ("COMMITTED", "ACTIVE"),
+    "settling": ("ACTIVE", "SETTLING"),
+}
+"""The states that an event leads from and to; every other event leads nowhere."""
+RESERVED: Final = (
+    "qualification",
+    "corrected_scores",
+    "repeats",
+    "usage",
+    "episode_root",
+    "owner",
+)
+"""Members of the certificate that nothing in this release can fill: null."""
+CLOSED: Final = ("files", "processes", "network")
+WEAKEST_FIRST: Final = ("none", "other-user", "landlock", "namespaces", "remote")
+NOTHING_CLOSED: Final[Document] = {**dict.fromkeys(CLOSED, False), "by": "none"}
+
+
+def is_isolation(value: object) -> TypeGuard[Document]:
+    """Return whether a value says what was closed to a construct when that was tried."""
+    if not isinstance(value, dict) or value.keys() != NOTHING_CLOSED.keys():
+        return False
+    return all(isinstance(value[name], bool) for name in CLOSED) and value["by"] in WEAKEST_FIRST
+
+
+def weakest_isolation(found: Sequence[Document]) -> Document:
+    """Return what was closed to every construct of an episode (docs/certificate.md)."""
+    return {
+        **{name: all(one[name] for one in found) for name in CLOSED},
+        "by": min((one["by"] for one in found), key=WEAKEST_FIRST.index),
+    }
+
+
 def parsed_time(text: str) -> datetime:
     """Return a moment that is written as documents have it: UTC, six places, `Z`."""
     moment = datetime.fromisoformat(text)
@@ -803,6 +855,67 @@ def parsed_time(text: str) -> datetime:
 def written_time(moment: datetime) -> str:
     """Return a moment as documents have it."""
     return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+ABOUT: Final[Mapping[str, type]] = {"construct_id": str, "construct_version": str}
+HISTORY: Final[Mapping[str, Mapping[str, type]]] = {
+    "runs": {**ABOUT, "theatre_id": str, "tier": str, "resolved_at": str, "results_hash": str},
+    "telemetry": {**ABOUT, "start": str, "end": str, "confirmed_at": str},
+    "attestations": {"attester": str, "independent": bool, "results_hash": str, "at": str},
+    "disputes": {"dispute_id": str, "status": str, "at": str},
+    "signals": {**ABOUT, "source": str, "consistent": bool, "at": str},
+}
+"""What there is in a history: sort → member → type (docs/contract/evidence.md §10)."""
+NAMED_BY: Final = {"runs": "theatre_id", "disputes": "dispute_id"}
+MOMENTS: Final = {"at", "start", "end", "confirmed_at", "resolved_at"}
+VALUES: Final = {
+    "tier": "UNVERIFIED|BACKTESTED|PROVEN",
+    "status": "filed|admitted|resolved",
+    "results_hash": "[0-9a-f]{64}",
+    "theatre_id": "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+}
+"""Member of a history's record → what it must match; every other text must not be empty."""
+FIRST_YEAR: Final = 1970
+
+
+def problems_of_history(
+    history: object, theatre_id: object, moment: str
+) -> Iterator[tuple[str, str]]:
+    """Yield what is expected and what is there, where a history is not what a tier may rest on.
+
+    Each fact is there once, of another run than this, and was known at `moment`: an issuer could
+    count one run three times, or runs to come. Raises ValueError for what is no time.
+    """
+    if not isinstance(history, dict) or history.keys() != HISTORY.keys():
+        yield "a history in its form", "other members"
+        return
+    for sort, form in HISTORY.items():
+        items = history[sort]
+        if not isinstance(items, list) or not all(is_record(item, form) for item in items):
+            yield "a history in its form", f"a record of another form in {sort}"
+            continue
+        by = NAMED_BY.get(sort)
+        if len({item[by] if by else tuple(sorted(item.items())) for item in items}) < len(items):
+            yield f"each of the {sort} once", "one of them twice"
+        for item in items:
+            if item.get("theatre_id") == theatre_id:
+                yield "a history of other runs", "this run"
+            latest = max(item[name] for name in MOMENTS & item.keys())
+            if latest > moment:
+                yield f"{sort} not later than {moment}", latest
+            if "start" in item and not item["start"] < item["end"] <= item["confirmed_at"]:
+                yield "telemetry with start < end ≤ confirmed_at", repr(item)
+
+
+def is_record(item: object, form: Mapping[str, type]) -> bool:
+    """Return whether a record of a history has its members, types and words."""
+    if not isinstance(item, dict) or {name: type(value) for name, value in item.items()} != form:
+        return False
+    return all(
+        (name not in MOMENTS or parsed_time(value).year >= FIRST_YEAR)
+        and re.fullmatch(VALUES.get(name, "(?s:.+)"), str(value)) is not None
+        for name, value in item.items()
+    )
 
 
 def rated(step: Document, items: Sequence[str], lines: Sequence[Document]) -> Rating:
@@ -818,19 +931,25 @@ def rated(step: Document, items: Sequence[str], lines: Sequence[Document]) -> Ra
         share = (exact(line["score"]) - low) / (high - low)
         given.setdefault(identity(line["scorer"]), {})[line["episode_id"]] = share
     panel = [scores for scores in given.values() if scores.keys() == set(items)]
-    rows = [[scores[item] for scores in panel] for item in items]
-    total = sum((value for row in rows for value in row), Fraction(0))
-    mean = total / (len(panel) * len(rows)) if panel else None
-    return Rating(mean=mean, scorers=len(panel), rows=rows)
+    return Rating([[scores[item] for scores in panel] for item in items])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rating:
-    """A human mean, how many people it rests on, and their scores, a row an item."""
+    """What those people gave who scored every item: a row an item, a score of each in it."""
 
-    mean: Fraction | None
-    scorers: int
-    rows: list[list[Fraction]]
+    rows: Sequence[Sequence[Fraction]]
+
+    @property
+    def scorers(self) -> int:
+        """Return how many people it rests on."""
+        return len(self.rows[0]) if self.rows else 0
+
+    @property
+    def mean(self) -> Fraction | None:
+        """Return the human mean; None without any scores."""
+        every = [value for row in self.rows for value in row]
+        return sum(every, Fraction(0)) / len(every) if every else None
 
     def agreement(self) -> Document:
         """Return Krippendorff's alpha for interval data, or why there is none."""
@@ -860,7 +979,25 @@ def spread_of(values: Sequence[Fraction]) -> Fraction:
     return 2 * (len(values) * sum((v * v for v in values), Fraction(0)) - sum(values) ** 2)
 
 
+REFUSALS: Final = {
+    "scorer-is-author",
+    "item-already-scored",
+    "not-an-item",
+    "score-off-scale",
+    "score-not-a-number",
+    "identity-empty",
+    "identity-unreadable",
+    "comment-unreadable",
+    "step-not-open",
+}
+"""Why a person's score can be refused (docs/templates.md)."""
+
+
+def normalised(name: str) -> str:
+    """Return a name as it must be recorded: trimmed, in NFC."""
+    return unicodedata.normalize("NFC", name.strip())
+
+
 def identity(name: str) -> str:
     """Return what two spellings of one person's name have in common."""
-    trimmed = unicodedata.normalize("NFC", name.strip())
-    return unicodedata.normalize("NFC", trimmed.casefold())
+    return unicodedata.normalize("NFC", normalised(name).casefold())

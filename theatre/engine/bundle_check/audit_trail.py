@@ -7,18 +7,21 @@ in a bundle settles; that its stamps follow from each other, and name no time to
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from theatre.engine.audit_chain import verify_chain
-from theatre.engine.bundle_check.batches import Batch, batch_of
+from theatre.engine.bundle_check.arithmetic import STATES
+from theatre.engine.bundle_check.batches import Batch, Recorded, batch_of
 from theatre.engine.bundle_check.folder import AUDIT_TRAIL, BundleFolder, canonical_object
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.report import (
     NOTHING,
+    SHA256,
+    CheckId,
     DefectError,
+    Ledger,
     Nothing,
     at,
     render,
@@ -27,8 +30,6 @@ from theatre.engine.bundle_check.json_values import (
     same_json,
     text_members,
 )
-from theatre.engine.bundle_check.recorded import Recorded
-from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import ChainBrokenError, ClockError
@@ -38,14 +39,6 @@ STEP_EVENTS = frozenset({"step_completed", "step_failed", "step_skipped"})
 HUMAN_EVENTS = frozenset({"human_score", "human_score_refused"})
 SETTLED_EVENTS = STEP_EVENTS | {"hitl_opened", "escalated"}
 """What the programme leaves in the trail, scores of people aside."""
-
-STATES: dict[str, tuple[str | None, str | None]] = {
-    "created": (None, "DRAFT"),
-    "committed": ("DRAFT", "COMMITTED"),
-    "activated": ("COMMITTED", "ACTIVE"),
-    "settling": ("ACTIVE", "SETTLING"),
-}
-"""The states that an event leads from and to; every other event leads nowhere."""
 
 _RUNNING = frozenset({"episodes_recorded", "episode_failed", "episode_refused", "settling"})
 _NEXT_STEP = frozenset({"hitl_opened", "step_completed", "step_failed", "sealed"})
@@ -72,7 +65,6 @@ FOLLOWERS: dict[str, frozenset[str]] = {
 
 _ENVIRONMENTS = frozenset({"environment", "previous_environment"})
 _ENVIRONMENT = frozenset({"environment_hash", "interpreter", "platform"})
-_SHA256 = re.compile("[0-9a-f]{64}")
 _ACTIVATED = _ENVIRONMENTS | {
     *("episodes", "adapters", "scorers", "computations", "sanitiser", "isolation"),
 }
@@ -104,13 +96,6 @@ AHEAD = timedelta(minutes=5)
 _FULL = len("2026-11-21T02:07:00.000000Z")
 
 
-def require_known(event_type: JsonValue | Nothing) -> str:
-    """Return an event of the lifecycle; DefectError for everything else."""
-    if not isinstance(event_type, str) or event_type not in FOLLOWERS.keys() - {START}:
-        raise DefectError("an event of the lifecycle", render(event_type))
-    return event_type
-
-
 def require_detail(event_type: str, detail: JsonValue | Nothing, *, rated: bool) -> None:
     """Raise DefectError unless a detail has the members of its event.
 
@@ -133,7 +118,7 @@ def require_environment(value: JsonValue | Nothing, what: str) -> None:
     texts = text_members(value)
     if not all(texts.get(name) for name in _ENVIRONMENT):
         raise DefectError(f"{what} as texts that say something", render(value))
-    if not _SHA256.fullmatch(texts["environment_hash"]):
+    if not SHA256.fullmatch(texts["environment_hash"]):
         raise DefectError(f"{what}/environment_hash as a SHA-256", render(value))
 
 
@@ -166,7 +151,7 @@ class AuditTrail:
     ratings: list[SubmittedRating] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
     head: JsonValue | Nothing = NOTHING
-    readable: bool = True
+    readable: bool = False
 
     def entry(self, event_type: str) -> JsonObject | Nothing:
         """Return the entry of an event that happens once, or NOTHING."""
@@ -190,47 +175,16 @@ def read_audit_trail(
     `rated` says whether the committed programme asks people.
     """
     reader = _TrailReader(times, ledger, rated=rated)
-    entries = reader.follow(_entries(folder, reader.trail, ledger))
+    entries = reader.entries(folder)
     try:
         verify_chain(entries, theatre_id=theatre_id if isinstance(theatre_id, str) else "")
     except ChainBrokenError as error:
         ledger.wrong(CheckId.AUDIT_CHAIN, "an unbroken chain", str(error))
         # The rest is read all the same: what it says is checked against the other files.
         deque(entries, maxlen=0)
-    reader.finish()
+    if reader.last != "sealed":  # a chain shows no cut tail: its last entry must be the sealing
+        ledger.wrong(CheckId.AUDIT_CHAIN, "a last entry sealed", reader.last)
     return reader.trail
-
-
-def check_audit_facts(
-    trail: AuditTrail,
-    *,
-    expected: dict[str, JsonValue | Nothing],
-    audit_head: JsonValue | Nothing,
-    ledger: Ledger,
-) -> None:
-    """Finish `audit-chain`: hold the trail against the other files.
-
-    `expected` has `event/member` → the value that the detail of that event must have there.
-    """
-    for place, value in expected.items():
-        event_type, _, member = place.partition("/")
-        ledger.compare(CheckId.AUDIT_CHAIN, place, value, trail.detail(event_type, member))
-    ledger.compare(CheckId.AUDIT_CHAIN, "audit_head of the certificate", trail.head, audit_head)
-    ledger.completed(CheckId.AUDIT_CHAIN, f"head {render(trail.head)}")
-
-
-def _entries(folder: BundleFolder, trail: AuditTrail, ledger: Ledger) -> Iterator[JsonObject]:
-    """Yield the entries that can be read; a line that cannot be breaks the chain by its gap."""
-    try:
-        for number, line in enumerate(folder.lines(AUDIT_TRAIL), start=1):
-            try:
-                yield canonical_object(line, f"{AUDIT_TRAIL} line {number}", ledger)
-            except DefectError as defect:
-                trail.readable = False
-                ledger.wrong(CheckId.AUDIT_CHAIN, defect.expected, defect.actual)
-    except DefectError as defect:
-        trail.readable = False
-        ledger.wrong(CheckId.AUDIT_CHAIN, defect.expected, defect.actual)
 
 
 class _TrailReader:
@@ -238,37 +192,48 @@ class _TrailReader:
 
     def __init__(self, times: Times, ledger: Ledger, *, rated: bool) -> None:
         self.trail = AuditTrail()
+        self.last = START
         self._times = times
         self._ledger = ledger
         self._rated = rated
-        self._last = START
-        self._line = 0
 
-    def follow(self, entries: Iterator[JsonObject]) -> Iterator[JsonObject]:
-        for entry in entries:
-            self._line += 1
-            try:
-                self._take(entry)
-            except DefectError as defect:
-                where = f"line {self._line} with {defect.expected}"
-                self._ledger.wrong(CheckId.AUDIT_CHAIN, where, defect.actual)
-            yield entry
-
-    def finish(self) -> None:
-        if self._last != "sealed":
-            self._ledger.wrong(CheckId.AUDIT_CHAIN, "a last entry sealed", self._last)
+    def entries(self, folder: BundleFolder) -> Iterator[JsonObject]:
+        """Yield the entries that can be read; a line that cannot be breaks the chain by its gap."""
+        read, broken = 0, False
+        with self._ledger.noting(CheckId.AUDIT_CHAIN):
+            for number, line in enumerate(folder.lines(AUDIT_TRAIL), start=1):
+                entry = None
+                with self._ledger.noting(CheckId.AUDIT_CHAIN):
+                    entry = canonical_object(line, f"{AUDIT_TRAIL} line {number}", self._ledger)
+                if entry is None:
+                    broken = True
+                    continue
+                read += 1
+                with self._ledger.noting(CheckId.AUDIT_CHAIN, where=f"line {read} with "):
+                    self._take(entry)
+                yield entry
+            self.trail.readable = not broken
 
     def _take(self, entry: JsonObject) -> None:
         self.trail.head = at(entry, "entry_hash")
         self._times.note_entry(entry)
-        event_type = require_known(at(entry, "event_type"))
-        allowed, above = FOLLOWERS[self._last], self._last
-        self._last = event_type
+        event_type = at(entry, "event_type")
+        if not isinstance(event_type, str) or event_type not in FOLLOWERS.keys() - {START}:
+            raise DefectError("an event of the lifecycle", render(event_type))
+        allowed, above = FOLLOWERS[self.last], self.last
+        self.last = event_type
         self._keep(event_type, entry)
         if event_type not in allowed:
             names = " or ".join(sorted(allowed)) or "no entry"
             raise DefectError(f"{names} behind {above}", event_type)
-        self._check_states(event_type, entry)
+        expected = STATES.get(event_type, (None, None))
+        for wanted, found in zip(
+            expected, (at(entry, "from_state"), at(entry, "to_state")), strict=True
+        ):
+            if not same_json(wanted, found):
+                raise DefectError(
+                    f"{event_type} from {expected[0]} to {expected[1]}", render(found)
+                )
         require_time(at(entry, "at"), "at")
         require_detail(event_type, at(entry, "detail"), rated=self._rated)
 
@@ -298,15 +263,6 @@ class _TrailReader:
             shape = None if isinstance(observed, Nothing) else observed
             self.trail.settled.append({"event_type": event_type, "detail": shape})
 
-    def _check_states(self, event_type: str, entry: JsonObject) -> None:
-        expected = list(STATES.get(event_type, (None, None)))
-        seen = [at(entry, "from_state"), at(entry, "to_state")]
-        for wanted, found in zip(expected, seen, strict=True):
-            if not same_json(wanted, found):
-                raise DefectError(
-                    f"{event_type} from {expected[0]} to {expected[1]}", render(found)
-                )
-
 
 class Times:
     """Takes the stamps of the trail and of the records as they are read.
@@ -326,6 +282,7 @@ class Times:
         stamp = _stamp(at(entry, "at"))
         if stamp is None:
             return
+        # An entry that is put in afterwards is late, whatever place it is given.
         if stamp < self._entry:
             place = f"entry {render(at(entry, 'seq'))} of the trail at {self._entry} or later"
             self._ledger.wrong(CheckId.TIMES, place, stamp)
@@ -357,7 +314,11 @@ class Times:
             expected = "a trail with the times of commitment and sealing"
             self._ledger.wrong(CheckId.TIMES, expected, "none")
             return
-        earliest = _shift_time(committed, -GRACE)
+        try:
+            earliest = format_rfc3339(parse_rfc3339(committed) - GRACE)
+        except (ClockError, OverflowError):
+            earliest = committed
+        # Who asks first and commits afterwards knows what he commits to.
         if self._first_call is not None and self._first_call < earliest:
             expected = f"a first call at {earliest} or later, committed at {committed}"
             self._ledger.wrong(CheckId.TIMES, expected, self._first_call)
@@ -365,6 +326,7 @@ class Times:
             expected = f"a last answer at {sealed} or earlier, when it was sealed"
             self._ledger.wrong(CheckId.TIMES, expected, self._last_answer)
         latest, limit = max(self._latest, self._last_answer), format_rfc3339(now + AHEAD)
+        # A stamp from the future would keep a certificate from expiring.
         if latest > limit:
             self._ledger.wrong(CheckId.TIMES, f"no time beyond {limit}", latest)
         self._ledger.completed(CheckId.TIMES, f"committed {committed}, sealed {sealed}")
@@ -380,10 +342,3 @@ def _stamp(value: JsonValue | Nothing) -> str | None:
         return format_rfc3339(parse_rfc3339(value))
     except ClockError:
         return None
-
-
-def _shift_time(stamp: str, by: timedelta) -> str:
-    try:
-        return format_rfc3339(parse_rfc3339(stamp) + by)
-    except (ClockError, OverflowError):
-        return stamp

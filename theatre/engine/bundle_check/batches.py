@@ -10,15 +10,19 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol, cast
+from typing import cast
 
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.folder import BundleFolder, canonical_object
+from theatre.engine.bundle_check.report import (
     NOTHING,
+    SHA256,
+    Cause,
+    CheckId,
     DefectError,
+    Ledger,
     Nothing,
     at,
     is_whole,
@@ -26,19 +30,190 @@ from theatre.engine.bundle_check.json_values import (
     require_members,
     same_json,
 )
-from theatre.engine.bundle_check.recorded import STATUSES, Recorded, last_attempt
-from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
-from theatre.engine.bundle_check.steps import RoleMarkers, SanitisePolicy
 from theatre.engine.canonical_json import (
     MAX_SAFE_INTEGER,
     JsonObject,
     JsonValue,
     canonical_line,
-    canonical_sha256,
 )
-from theatre.engine.models import GroundTruthEpisode, InvocationStatus, RecordedBatch, members_of
+from theatre.engine.models import (
+    EPISODE_RESULT,
+    FIRST,
+    JUDGEMENTS,
+    SECOND,
+    InvocationStatus,
+    RecordedBatch,
+    members_of,
+)
 
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+STATUSES = frozenset(status.value for status in InvocationStatus)
+MOCK = "mock"
+SOURCES = ("computed", "claimed")
+
+PART_SIZE = 1000
+_EPISODE = re.compile(r"invocations/episode_(\d{6,})\.json", re.ASCII)
+_PART = re.compile(r"invocations/part-(\d{5,})\.jsonl", re.ASCII)
+_MAX_DIGITS = 15
+
+
+class Recorded:
+    """One record, taken apart once: its calls by round, and the answer that they led to."""
+
+    __slots__ = ("answering", "calls", "document", "first", "outputs", "repeated", "status")
+
+    def __init__(self, document: JsonObject) -> None:
+        self.document = document
+        calls = document.get("calls")
+        self.calls: list[JsonValue] = calls if isinstance(calls, list) else []
+        """All calls in order; none where the record holds no array of them."""
+        self.first = [call for call in self.calls if _is_of(call, FIRST)]
+        self.repeated = [call for call in self.calls if _is_of(call, SECOND)]
+        self.answering: JsonValue | Nothing = self.first[-1] if self.first else NOTHING
+        """The call whose answer is the episode's: the last one of the first round."""
+        self.status = at(last_attempt(self.answering), "response", "status")
+        played = document.get(EPISODE_RESULT, NOTHING)
+        self.outputs = _outputs(self.first) if played is NOTHING else _objects([played])
+        """Those of the first round, up to the first call that did not succeed.
+
+        Of an interactive episode: what its runner made of it, in the place of its one output.
+        """
+
+    @property
+    def judgements(self) -> dict[str, list[JsonObject]]:
+        """Return criterion → exchanges, of those that are objects."""
+        judgements = self.document.get(JUDGEMENTS)
+        return {
+            criterion: _objects(exchanges if isinstance(exchanges, list) else [])
+            for criterion, exchanges in (judgements.items() if isinstance(judgements, dict) else ())
+        }
+
+    @property
+    def differs(self) -> bool:
+        """Return whether it was asked a second time and not answered the same at every hop."""
+        if not self.repeated:
+            return False
+        return not same_json([*self.outputs], [*_outputs(self.repeated)])
+
+
+def last_attempt(call: JsonValue | Nothing) -> JsonValue | Nothing:
+    """Return the attempt that a call ended with."""
+    return at(call, "attempts", -1)
+
+
+def _is_of(call: JsonValue, repeat: int) -> bool:
+    """Return whether a call is of one round: 0 and 0.0 are the same JSON value, false is not."""
+    number = call.get("repeat") if isinstance(call, dict) else None
+    return isinstance(number, (int, float)) and number == repeat and not isinstance(number, bool)
+
+
+def _outputs(calls: Sequence[JsonValue]) -> list[JsonObject]:
+    outputs: list[JsonObject] = []
+    for call in calls:
+        response = at(last_attempt(call), "response")
+        output = at(response, "output_data")
+        if at(response, "status") != "success" or not isinstance(output, dict):
+            break
+        outputs.append(output)
+    return outputs
+
+
+def _objects(values: Sequence[JsonValue | Nothing]) -> list[JsonObject]:
+    return [value for value in values if isinstance(value, dict)]
+
+
+def is_mock(adapter: JsonValue) -> bool:
+    """Return whether an adapter's pin is no text, or that of canned answers."""
+    return not isinstance(adapter, str) or adapter.partition("@")[0] == MOCK
+
+
+@dataclass(slots=True)
+class CallFacts:
+    """Facts of the episodes that were run; what was discarded counts in nothing else.
+
+    `adapters` maps each construct that was called to its adapter in the newest record,
+    `version_mismatches` counts calls, `determinism_differences` episodes.
+    """
+
+    recorded: int = 0
+    discarded: int = 0
+    version_mismatches: int = 0
+    determinism_differences: int = 0
+    adapters: dict[str, str] = field(default_factory=dict)
+    rehearsal: bool = False
+    claimed: bool = False
+
+    @property
+    def version_source(self) -> str:
+        """Return what the certificate must say: one claimed version makes all of them claimed."""
+        return SOURCES[self.claimed]
+
+    def note(self, record: Recorded) -> None:
+        """Take the facts of one record, as far as it has them."""
+        self.recorded += 1
+        self.determinism_differences += record.differs
+        for call in record.calls:
+            attempts, construct = at(call, "attempts"), at(call, "construct_id")
+            self.version_mismatches += isinstance(attempts, list) and any(
+                at(attempt, "reason") == "version-mismatch" for attempt in attempts
+            )
+            adapter = at(call, "adapter")
+            if isinstance(adapter, str):
+                self.rehearsal |= is_mock(adapter)
+                if isinstance(construct, str):
+                    self.adapters[construct] = adapter
+            self.claimed |= at(call, "version_source") == "claimed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordItem:
+    """One record: where it lies, the episode of that place, its bytes, and what they parse to."""
+
+    where: str
+    position: int
+    raw: bytes
+    record: Recorded | None
+
+
+def stored_records(folder: BundleFolder, total: int | None, ledger: Ledger) -> Iterator[RecordItem]:
+    """Yield every record by ascending position; `total` is the number of episodes, if known.
+
+    Files of the wrong layout, and what cannot be read, go to `invocations`.
+    """
+    episodes, parts = _list_numbered(folder, _EPISODE), _list_numbered(folder, _PART)
+    in_parts = bool(parts) if total is None else total > PART_SIZE
+    for _, path in episodes if in_parts else parts:
+        layout = f"parts of {PART_SIZE} records" if in_parts else "a file for each record"
+        ledger.wrong(CheckId.INVOCATIONS, f"{layout} in invocations", f"also {path}")
+    for number, path in parts if in_parts else episodes:
+        with ledger.noting(CheckId.INVOCATIONS):
+            if not in_parts:
+                yield _item(folder.read(path), path, number, ledger)
+                continue
+            for line, raw in enumerate(folder.lines(path), start=1):
+                if line > PART_SIZE:
+                    raise DefectError(f"{path} with at most {PART_SIZE} lines", "more")
+                position = (number - 1) * PART_SIZE + line
+                yield _item(raw, f"{path} line {line}", position, ledger)
+
+
+def _list_numbered(folder: BundleFolder, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
+    """Return the files of one layout by number; only the one spelling of a number counts."""
+    found = []
+    for path in folder.files:
+        match = pattern.fullmatch(path)
+        if match is None or len(match[1]) > _MAX_DIGITS:
+            continue
+        width = 6 if pattern is _EPISODE else 5
+        if match[1] == f"{int(match[1]):0{width}d}":
+            found.append((int(match[1]), path))
+    return sorted(found)
+
+
+def _item(raw: bytes, where: str, position: int, ledger: Ledger) -> RecordItem:
+    record: Recorded | None = None
+    with ledger.noting(CheckId.INVOCATIONS):
+        record = Recorded(canonical_object(raw, where, ledger))
+    return RecordItem(where=where, position=position, raw=raw, record=record)
 
 
 class Batch:
@@ -77,6 +252,7 @@ class Batch:
         """Check the records that were seen against what the trail says of them."""
         check, what = CheckId.AUDIT_EPISODES, str(self)
         covered = sum(last - first + 1 for first, last in self.ranges)
+        # Who exchanges a record must change the trail, and so the head on the certificate.
         if self._records != covered:
             ledger.wrong(check, f"{covered} records for {what}", f"{self._records} records")
         if self._digest.hexdigest() != self._entry.records_sha256:
@@ -109,7 +285,7 @@ def batch_of(detail: JsonValue | Nothing) -> Batch:
 
 def _digest(detail: JsonValue | Nothing, name: str) -> str:
     digest = at(detail, name)
-    if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+    if not isinstance(digest, str) or not SHA256.fullmatch(digest):
         raise DefectError(f"{name} as 64 hex digits", render(digest))
     return digest
 
@@ -185,182 +361,3 @@ class BatchIndex:
         for batch in self._batches:
             batch.compare(self._ledger)
         self._ledger.completed(CheckId.AUDIT_EPISODES, f"{len(self._batches)} batches")
-
-
-# What a construct was sent in place of the dataset's text, recomputed.
-#
-# Source: docs/contract/evidence.md §7.
-#
-# The sanitiser is the installed one, given by the caller as scorers are: one of another version
-# than the recorded one makes the check unavailable, and what needs no sanitiser is still checked.
-
-
-_IDENTITY = ("sanitiser_version", "tables_sha256")
-_MEMBERS = frozenset(
-    {
-        *_IDENTITY,
-        "role_markers",
-        "raw_fields",
-        "raw_sha256",
-        "sent_sha256",
-        "counts",
-        "fields_changed",
-        "fields",
-        "wrong_keys",
-    }
-)
-
-
-class SanitisedInput(Protocol):
-    """What a sanitiser makes of one input. Nothing may be sent where `wrong_keys` names any."""
-
-    @property
-    def value(self) -> JsonObject:
-        """Return what is sent."""
-
-    @property
-    def record(self) -> JsonObject:
-        """Return what the evidence keeps of it."""
-
-    @property
-    def wrong_keys(self) -> tuple[str, ...]:
-        """Return pointers to members whose names would have to change."""
-
-
-class InputSanitiser(Protocol):
-    """The installed sanitiser: pure, total for JSON objects, versioned."""
-
-    @property
-    def version(self) -> str:
-        """Return name and version, as `theatre-sanitise/1.0.0`."""
-
-    def sanitise(
-        self, value: JsonObject, *, role_markers: RoleMarkers, raw_fields: tuple[str, ...]
-    ) -> SanitisedInput:
-        """Return what must be sent in place of `value`."""
-
-
-@dataclass(frozen=True, slots=True)
-class SentInput:
-    """The input that a chain must have got, and whether it could be sent at all."""
-
-    value: JsonValue
-    sendable: bool = True
-
-
-class SanitisingCheck:
-    """Makes the check `sanitised-input`, record by record."""
-
-    def __init__(
-        self, policy: SanitisePolicy | None, sanitiser: InputSanitiser | None, ledger: Ledger
-    ) -> None:
-        self._policy = policy
-        self._sanitiser = sanitiser
-        self._ledger = ledger
-        self._installed = _identity_of(sanitiser)
-        self._recorded: list[JsonValue] = []
-        self._records = 0
-
-    @property
-    def version(self) -> JsonValue | Nothing:
-        """Return the sanitiser that the records name: null for none, NOTHING where none does."""
-        return None if self._policy is None else at(self._recorded, 0)
-
-    def sent(self, record: Recorded, episode: GroundTruthEpisode, where: str) -> SentInput:
-        """Check what `record` says was sent against `episode`; return what the calls must hold."""
-        self._records += 1
-        policy, seen = self._policy, at(record.document, "sanitised")
-        if policy is None:
-            sent = SentInput(episode.input_data)
-            self._compare(where, "sanitised", None, seen)
-        elif self._is_another(seen, where) or self._sanitiser is None:
-            sent = self._read_recorded(policy, record, episode, where)
-        else:
-            sent = self._recompute(policy, self._sanitiser, seen, episode, where)
-        self._check_calls(record, sent, where)
-        return sent
-
-    def finish(self) -> None:
-        """Complete the check, all records seen."""
-        summary = "none was committed"
-        if self._policy is not None:
-            summary = f"{self._records} inputs by {render(self.version)}"
-        self._ledger.completed(CheckId.SANITISED_INPUT, summary)
-
-    def _is_another(self, seen: JsonValue | Nothing, where: str) -> bool:
-        """Return whether a record names a sanitiser that is not the installed one.
-
-        Every record must name the same; one that names none is checked against the installed.
-        """
-        named = [value for value in map(partial(at, seen), _IDENTITY) if isinstance(value, str)]
-        if len(named) != len(_IDENTITY):
-            return False
-        found: list[JsonValue] = [*named]
-        self._recorded = self._recorded or found
-        self._compare(where, "the sanitiser of all records", self._recorded, found)
-        if named == self._installed:
-            return False
-        installed = " ".join(self._installed or ("none",))
-        text = f"sanitiser {' '.join(named)} is recorded and {installed} installed"
-        self._ledger.cannot(CheckId.SANITISED_INPUT, Cause(text, unavailable=True))
-        return True
-
-    def _recompute(
-        self,
-        policy: SanitisePolicy,
-        sanitiser: InputSanitiser,
-        seen: JsonValue | Nothing,
-        episode: GroundTruthEpisode,
-        where: str,
-    ) -> SentInput:
-        made = sanitiser.sanitise(
-            episode.input_data, role_markers=policy.role_markers, raw_fields=policy.raw_fields
-        )
-        self._compare(where, "sanitised", made.record, seen)
-        return SentInput(made.value, sendable=not made.wrong_keys)
-
-    def _read_recorded(
-        self, policy: SanitisePolicy, record: Recorded, episode: GroundTruthEpisode, where: str
-    ) -> SentInput:
-        """Check what needs no sanitiser; take the input that the record itself holds."""
-        first = record.calls[0] if record.calls else NOTHING
-        seen, value = at(record.document, "sanitised"), _episode_input(first)
-        value = episode.input_data if isinstance(value, Nothing) else value
-        needed: JsonObject = {
-            "role_markers": policy.role_markers,
-            "raw_fields": list(policy.raw_fields),
-            "raw_sha256": canonical_sha256(episode.input_data),
-            "sent_sha256": canonical_sha256(value),
-        }
-        members = seen.keys() if isinstance(seen, dict) else set()
-        self._compare(where, "its members", [*sorted(_MEMBERS)], [*sorted(members)])
-        for name, expected in needed.items():
-            self._compare(where, f"sanitised/{name}", expected, at(seen, name))
-        return SentInput(value, sendable=at(seen, "wrong_keys") == [])
-
-    def _check_calls(self, record: Recorded, sent: SentInput, where: str) -> None:
-        """Require of each call that its text is the sanitised one exactly if it says so."""
-        for call in record.calls:
-            flag = at(call, "request", "metadata", "sanitised")
-            self._compare(where, "metadata/sanitised", self._policy is not None, flag)
-            if self._policy is not None:
-                self._compare(where, "the sanitised input", sent.value, _episode_input(call))
-
-    def _compare(
-        self, where: str, what: str, expected: JsonValue | Nothing, seen: JsonValue | Nothing
-    ) -> None:
-        self._ledger.compare(CheckId.SANITISED_INPUT, f"{where}: {what}", expected, seen)
-
-
-def _identity_of(sanitiser: InputSanitiser | None) -> list[str] | None:
-    """Return version and tables of the installed sanitiser, as its records spell them."""
-    if sanitiser is None:
-        return None
-    record = sanitiser.sanitise({}, role_markers="break", raw_fields=()).record
-    return [str(record[name]) for name in _IDENTITY]
-
-
-def _episode_input(call: JsonValue | Nothing) -> JsonValue | Nothing:
-    """Return the episode's input in a call, wherever its hop has it."""
-    data = at(call, "request", "input_data")
-    return data if same_json(at(call, "hop"), 0) else at(data, "episode")

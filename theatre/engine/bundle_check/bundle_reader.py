@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +18,7 @@ from typing import Any, Final
 from theatre.engine.bundle_check.arithmetic import (
     DECLINED,
     NOT_APPLICABLE,
+    REQUIRED,
     UNSCORED,
     Document,
     Rating,
@@ -37,21 +37,6 @@ from theatre.engine.bundle_check.plain_records import (
     sha256,
 )
 
-REQUIRED: Final = (
-    "template.json",
-    "commitment_receipt.json",
-    "coin.txt",
-    "ground_truth/dataset.jsonl",
-    "scores/per_episode.jsonl",
-    "scores/aggregate.json",
-    "scores/data_audit.json",
-    "scores/baselines.json",
-    "resolution.json",
-    "tier.json",
-    "audit_trail.jsonl",
-    "manifest.json",
-    "SHA256SUMS",
-)
 WITHOUT_TRUTH: Final = {
     "contains_terms",
     "debate_quality",
@@ -66,6 +51,14 @@ WITHOUT_TRUTH: Final = {
 MAX_BYTES: Final = 256 * 1024 * 1024
 PER_FOLDER, PER_PART = 1000, 1000
 COIN: Final = re.compile(rb"[0-9a-f]{64}\n")
+INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
+"""An item of an array in a dotted path."""
+NOWHERE: Final = object()
+
+
+def stored(path: str) -> cached_property[Any]:
+    """Return the member of `Evidence` that reads a JSON file once."""
+    return cached_property(lambda evidence: evidence.document(path))
 
 
 @dataclass
@@ -84,6 +77,7 @@ class Evidence:
         for root, folders, files in os.walk(self.folder):
             for name in [*folders, *files]:
                 path = Path(root, name)
+                # A link could lead to a file that changes after the check, or never ends.
                 if path.is_symlink() or not (path.is_dir() or path.is_file()):
                     raise DefectError(f"expected files and folders only, got {name!r:.80}")
             found += [Path(root, name).relative_to(self.folder).as_posix() for name in files]
@@ -110,15 +104,17 @@ class Evidence:
         pieces = raw.split(b"\n")[:-1]
         return [(piece, parsed(piece, f"{path}, line {n}")) for n, piece in enumerate(pieces, 1)]
 
-    @cached_property
-    def template(self) -> Document:
-        """The committed template."""
-        return self.document("template.json")  # type: ignore[no-any-return]
+    def values(self, path: str) -> list[Any]:
+        """Return the values of a JSON lines file."""
+        return [value for _, value in self.lines(path)]
 
-    @cached_property
-    def certificate(self) -> Document:
-        """The certificate."""
-        return self.document("certificate.json")  # type: ignore[no-any-return]
+    template = stored("template.json")
+    receipt = stored("commitment_receipt.json")
+    certificate = stored("certificate.json")
+    aggregate = stored("scores/aggregate.json")
+    data_audit = stored("scores/data_audit.json")
+    baselines = stored("scores/baselines.json")
+    resolution = stored("resolution.json")
 
     @cached_property
     def reproduction(self) -> Document | None:
@@ -134,33 +130,33 @@ class Evidence:
         return {*REQUIRED, "certificate.json" if certified else "reproduction.json"}
 
     @cached_property
-    def receipt(self) -> Document:
-        """The commitment receipt."""
-        return self.document("commitment_receipt.json")  # type: ignore[no-any-return]
-
-    @cached_property
-    def aggregate(self) -> Document:
-        """The aggregate as the bundle has it."""
-        return self.document("scores/aggregate.json")  # type: ignore[no-any-return]
-
-    @cached_property
-    def data_audit(self) -> Document:
-        """The data audit as the bundle has it."""
-        return self.document("scores/data_audit.json")  # type: ignore[no-any-return]
-
-    @cached_property
-    def baselines(self) -> Document:
-        """The baselines as the bundle has them."""
-        return self.document("scores/baselines.json")  # type: ignore[no-any-return]
-
-    @cached_property
     def trail(self) -> list[Document]:
         """The entries of the audit trail."""
-        return [entry for _, entry in self.lines("audit_trail.jsonl")]
+        return self.values("audit_trail.jsonl")
 
     def details(self, event: str) -> list[Document]:
         """Return the details of all entries of one sort."""
         return [entry["detail"] for entry in self.trail if entry["event_type"] == event]
+
+    @property
+    def activated(self) -> Document:
+        """What the trail says of the start of the run."""
+        (activated,) = self.details("activated")
+        return activated
+
+    @property
+    def policy(self) -> Document:
+        """The execution policy as it is committed, without what it leaves to defaults."""
+        return self.template.get("execution_policy") or {}
+
+    @property
+    def rubrics(self) -> dict[str, Document]:
+        """Rubric step → what is asked of people there."""
+        entries = self.template.get("hitl_steps") or []
+        by_step = {entry["step_id"]: entry for entry in entries}
+        if len(by_step) != len(entries):  # of two entries one would be asked, and one be shown
+            raise DefectError("template.json: expected a rubric for each step_id, got one twice")
+        return by_step
 
     @cached_property
     def commitment_hash(self) -> str:
@@ -204,10 +200,9 @@ class Evidence:
     @cached_property
     def committed(self) -> Committed:
         """What the records are checked against."""
-        template, policy = self.template, self.template.get("execution_policy") or {}
+        template = self.template
         programme = template["resolution_programme"]
         invoked = [step for step in programme if step["type"] == "construct_invocation"]
-        (activated,) = self.details("activated")
         drawn = sorted(
             (episode["episode_id"] for episode in self.dataset),
             key=lambda one: self.draws.draw("repeat", one),
@@ -217,17 +212,18 @@ class Evidence:
             draws=self.draws,
             hops=committed_hops(template, self.chain),
             runner=self.config.get("episode_runner", "single_call"),
-            policy=policy,
+            policy=self.policy,
             input_spec=invoked[0].get("input_spec") or {},
-            activated=activated,
-            repeated=set(drawn[: policy.get("deterministic_sample", 0)]),
+            activated=self.activated,
+            repeated=set(drawn[: self.policy.get("deterministic_sample", 0)]),
         )
 
     @cached_property
     def dataset(self) -> list[Document]:
         """The episodes of the ground truth."""
-        episodes = [line for _, line in self.lines("ground_truth/dataset.jsonl")]
+        episodes = self.values("ground_truth/dataset.jsonl")
         ids = [episode["episode_id"] for episode in episodes]
+        # The same question under one id would count twice.
         if len(set(ids)) != len(ids) or not all(isinstance(one, str) for one in ids):
             raise DefectError("ground_truth/dataset.jsonl: expected a new episode_id on each line")
         return episodes
@@ -237,8 +233,8 @@ class Evidence:
         """The gold labels by episode."""
         if "ground_truth/gold_labels.jsonl" not in self.paths:
             return {}
-        lines = self.lines("ground_truth/gold_labels.jsonl")
-        return {line["episode_id"]: line["label"] for _, line in lines}
+        lines = self.values("ground_truth/gold_labels.jsonl")
+        return {line["episode_id"]: line["label"] for line in lines}
 
     def gold_is_unpinned(self) -> bool:
         """Return whether gold labels are named without a hash, as a 2.0.1 template can."""
@@ -254,17 +250,14 @@ class Evidence:
             files["gold_labels.jsonl"] = gold
         return files | {f"{name}.jsonl": name for name in self.config.get("dataset_paths") or {}}
 
-    def record_paths(self) -> list[str]:
-        """Return the files of the invocation records, in order."""
-        return [path for path in self.paths if path.startswith("invocations/")]
-
     @cached_property
     def records(self) -> dict[int, tuple[bytes, Asked]]:
         """Sequence number → the record's bytes with its line feed, and what it says."""
         records: dict[int, tuple[bytes, Asked]] = {}
-        for path in self.record_paths():
+        for path in (one for one in self.paths if one.startswith("invocations/")):
             for line, (raw, value) in enumerate(self.lines(path), 1):
                 asked = asked_of(self.committed, self.dataset, value)
+                # In its place, so that no episode is there twice with the better of two answers.
                 if (path, line) != place_of(asked.seq, len(self.dataset)):
                     raise DefectError(f"{path}, line {line}: a record of episode {asked.seq}")
                 records[asked.seq] = (raw + b"\n", asked)
@@ -273,7 +266,7 @@ class Evidence:
     @cached_property
     def results(self) -> tuple[Tally, list[Document]]:
         """The run added up from the scores in its lines, and these lines as they must be."""
-        stated = [line for _, line in self.lines("scores/per_episode.jsonl")]
+        stated = self.values("scores/per_episode.jsonl")
         if len(stated) != len(self.dataset):
             raise DefectError(f"expected a line for each of {len(self.dataset)} episodes")
         tally = Tally(self.template, self.commitment_hash, len(self.dataset))
@@ -312,7 +305,7 @@ class Evidence:
         A line does not tell `declined` from `unscored`. No mean differs between the two: as many as
         the aggregate counts as declined are taken for that.
         """
-        if not self.applies(name, episode):
+        if self.expectation(name, episode) is NOWHERE:
             return NOT_APPLICABLE
         if not success:
             return 0.0
@@ -322,44 +315,35 @@ class Evidence:
         declined[name] -= 1
         return UNSCORED if declined[name] < 0 else DECLINED
 
-    def applies(self, name: str, episode: Document) -> bool:
-        """Return whether the ground truth holds what a criterion asks for (docs/scorers.md)."""
+    def scorer(self, name: str) -> tuple[str, Document]:
+        """Return the scorer of a criterion, and its parameters."""
         scorers = (self.template.get("scoring") or {}).get("criteria_scorers")
-        by_name: Document = {"scorer": "exact_match", "params": {"expected": name}}
-        scorer = scorers[name] if scorers else by_name
-        path = (scorer.get("params") or {}).get("expected")
-        truth: object = episode.get("expected_output")
-        if path is None:
-            return scorer["scorer"] in WITHOUT_TRUTH or truth is not None
-        if path.startswith("gold:"):
-            path, truth = path.removeprefix("gold:"), self.gold.get(episode["episode_id"])
-        return truth is not None and (path == "" or has_path(truth, path.split(".")))
+        if not scorers:
+            return "exact_match", {"field": name, "expected": name}
+        return scorers[name]["scorer"], scorers[name].get("params") or {}
 
     def expectation(self, name: str, episode: Document) -> object:
-        """Return what an answer is checked against on a criterion, null where there is nothing."""
-        scorers = (self.template.get("scoring") or {}).get("criteria_scorers")
-        params = (scorers[name].get("params") or {}) if scorers else {"expected": name}
-        path: str | None = params.get("expected")
-        value: Any = episode.get("expected_output")
-        if not self.applies(name, episode):
-            return None
+        """Return what an answer is checked against on a criterion (docs/scorers.md).
+
+        NOWHERE where the ground truth does not hold what it asks for: it does not apply.
+        """
+        scorer, params = self.scorer(name)
+        path, truth = params.get("expected"), episode.get("expected_output")
         if path is None:
-            return value
+            return NOWHERE if truth is None and scorer not in WITHOUT_TRUTH else truth
         if path.startswith("gold:"):
-            path, value = path.removeprefix("gold:"), self.gold.get(episode["episode_id"])
-        for step in path.split(".") if path else ():
-            value = value[int(step)] if isinstance(value, list) else value[step]
-        return value
+            path, truth = path.removeprefix("gold:"), self.gold.get(episode["episode_id"])
+        if truth is None:
+            return NOWHERE
+        return value_at(truth, path.split(".")) if path else truth
 
     def no_baselines(self, name: str) -> str | None:
         """Return why a criterion has no baselines, as far as the template says it."""
         if name in self.results[0].plan.human:
             return "human"
-        if not self.committed.single_call:
+        if not self.committed.single_call or isinstance(self.scorer(name)[1].get("field"), str):
             return None
-        scorers = (self.template.get("scoring") or {}).get("criteria_scorers")
-        params = (scorers[name].get("params") or {}) if scorers else {"field": name}
-        return None if isinstance(params.get("field"), str) else "no-field"
+        return "no-field"
 
     @cached_property
     def counted(self) -> tuple[DataAudit, BaselineDraw]:
@@ -379,7 +363,11 @@ class Evidence:
             question = audit.question(
                 sent=sent,
                 truths=[episode.get("expected_output"), label],
-                expectations={one: self.expectation(one, episode) for one in tally.plan.ids},
+                expectations={
+                    one: value
+                    for one in tally.plan.ids
+                    if (value := self.expectation(one, episode)) is not NOWHERE
+                },
                 cluster_key=episode.get("cluster_key"),
             )
             audit.add(question, line)
@@ -396,29 +384,24 @@ class Evidence:
         """Rubric step → what people gave there."""
         completed = {detail["step_id"] for detail in self.details("step_completed")}
         ratings = {}
-        for entry in self.template.get("hitl_steps") or []:
-            path = f"hitl/{entry['step_id']}.jsonl"
-            there = path in self.paths and entry["step_id"] in completed
-            lines = [line for _, line in self.lines(path)] if there else []
-            ratings[entry["step_id"]] = rated(entry, self.drawn_items(entry), lines)
+        for step_id, entry in self.rubrics.items():
+            path = f"hitl/{step_id}.jsonl"
+            there = path in self.paths and step_id in completed
+            lines = self.values(path) if there else []
+            ratings[step_id] = rated(entry, self.drawn_items(entry), lines)
         return ratings
 
     @cached_property
     def human_scores(self) -> Document | None:
         """The member of that name in the aggregate, but for the machine means."""
-        programme = self.template["resolution_programme"]
-        before = []
-        for step in programme:
-            if step["type"] == "aggregation":
-                break
-            before.append(step)
-        steps = {step["step_id"]: step for step in self.template.get("hitl_steps") or []}
         machine = self.results[0].machine_means()
         parts = {}
-        for step in before:
+        for step in self.template["resolution_programme"]:
+            if step["type"] == "aggregation":
+                break
             if step["type"] != "hitl_rubric":
                 continue
-            entry, rating = steps[step["step_id"]], self.ratings[step["step_id"]]
+            entry, rating = self.rubrics[step["step_id"]], self.ratings[step["step_id"]]
             criterion = entry.get("criterion_id")
             parts[step["step_id"]] = {
                 "criterion_id": criterion,
@@ -440,7 +423,7 @@ class Evidence:
             if step["type"] == "deterministic_computation"
             and (step.get("input_spec") or {}).get("in_aggregate") is True
         ]
-        ended = {step["step_id"]: step for step in self.document("resolution.json")["steps"]}
+        ended = {step["step_id"]: step for step in self.resolution["steps"]}
         outputs = {
             name: ended[name]["result"]["output"] if ended[name]["status"] == "completed" else None
             for name in wanted
@@ -452,8 +435,8 @@ class Evidence:
         """The aggregate as it must be, without `results_hash`."""
         stated = self.aggregate
         people = {
-            entry["criterion_id"]: self.ratings[entry["step_id"]].mean
-            for entry in self.template.get("hitl_steps") or []
+            entry["criterion_id"]: self.ratings[step_id].mean
+            for step_id, entry in self.rubrics.items()
             if entry.get("share") is not None and entry.get("criterion_id") is not None
         }
 
@@ -498,23 +481,16 @@ class Evidence:
         return "claimed" if claimed else "computed"
 
 
-def has_path(value: object, steps: list[str]) -> bool:
-    """Return whether a value holds something at a dotted path."""
+def value_at(value: Any, steps: list[str]) -> object:  # noqa: ANN401 - any JSON value
+    """Return what a value holds at a dotted path, else NOWHERE."""
     for step in steps:
         if isinstance(value, dict) and step in value:
             value = value[step]
-        elif (
-            isinstance(value, list) and step == str(index_of(step)) and index_of(step) < len(value)
-        ):
-            value = value[index_of(step)]
+        elif isinstance(value, list) and INDEX.fullmatch(step) and int(step) < len(value):
+            value = value[int(step)]
         else:
-            return False
-    return True
-
-
-def index_of(step: str) -> int:
-    """Return the index that a step of a path names; a huge one where it is none."""
-    return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else sys.maxsize  # noqa: PLR2004
+            return NOWHERE
+    return value
 
 
 def place_of(seq: int, episodes: int) -> tuple[str, int]:

@@ -5,11 +5,13 @@ Source: docs/contract/evidence.md §7; docs/constructs.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.batches import SOURCES, STATUSES, is_mock
+from theatre.engine.bundle_check.plan import CommittedHop, CommittedPlan
+from theatre.engine.bundle_check.report import (
     DefectError,
     Nothing,
     at,
@@ -18,9 +20,6 @@ from theatre.engine.bundle_check.json_values import (
     require_same,
     require_time,
 )
-from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import SOURCES, STATUSES, is_mock
-from theatre.engine.bundle_check.steps import CommittedHop
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.coin import Draws
 from theatre.engine.errors import ParseError
@@ -98,7 +97,16 @@ class CallChecker:
         require_members(call, members_of(RecordedCall), "a call")
         known = cast("JsonObject", call)
         hop = self._plan.hops[place.hop]
-        self._check_frame(known, hop, place)
+        adapter = known["adapter"]
+        require_same("hop", place.hop, known["hop"])
+        require_same("repeat", place.repeat, known["repeat"])
+        require_same("construct_id", hop.construct_id, known["construct_id"])
+        named = at(self._adapters, hop.construct_id)
+        # One construct for the whole run: another adapter may lead to another program.
+        require_same("the adapter that the trail names", named, adapter)
+        require_adapter(self._plan, adapter)
+        if known["version_source"] not in SOURCES:
+            raise DefectError("version_source computed or claimed", render(known["version_source"]))
         committed = CommittedCall(
             invocation_id=self._draws.invocation_id(
                 self._theatre_id,
@@ -116,17 +124,6 @@ class CallChecker:
         checked = check_attempts if place.sendable else check_unsent
         response = checked(known["attempts"], committed).response
         return response.output_data if response.status is InvocationStatus.SUCCESS else None
-
-    def _check_frame(self, call: JsonObject, hop: CommittedHop, place: CallPlace) -> None:
-        adapter = call["adapter"]
-        require_same("hop", place.hop, call["hop"])
-        require_same("repeat", place.repeat, call["repeat"])
-        require_same("construct_id", hop.construct_id, call["construct_id"])
-        named = at(self._adapters, hop.construct_id)
-        require_same("the adapter that the trail names", named, adapter)
-        require_adapter(self._plan, adapter)
-        if call["version_source"] not in SOURCES:
-            raise DefectError("version_source computed or claimed", render(call["version_source"]))
 
     def _check_request(
         self,
@@ -154,12 +151,8 @@ class CallChecker:
             },
             "theatre_id": self._theatre_id,
         }
+        # An easier question than the committed one has an easier answer.
         require_same("request", committed, request)
-
-
-def upstream_input(episode_input: JsonValue, outputs: Mapping[str, JsonObject]) -> JsonObject:
-    """Return what a later hop is sent: the episode's input, and every output before it."""
-    return {"episode": episode_input, "upstream": dict(outputs)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +234,7 @@ def check_attempts(attempts: JsonValue | Nothing, call: CommittedCall) -> Attemp
         except DefectError as defect:
             raise DefectError(f"attempt {number} with {defect.expected}", defect.actual) from defect
         known.append(attempt)
+    # Who may try again after an answer keeps the best of several.
     if len(known) > call.max_attempts:
         raise DefectError(f"at most {call.max_attempts} attempts", str(len(known)))
     if not all(_is_retried(attempt) for attempt in known[:-1]):
@@ -364,6 +358,7 @@ def _check_status(response: OracleInvocationResponse, *, accepted: bool) -> None
         raise DefectError(expected, render(response.status.value))
     if succeeded and output is None:
         raise DefectError(_OUTPUT_DATA, "null")
+    # An answer that was refused must not be scored.
     if not accepted and output is not None:
         raise DefectError("output_data null where a reason stands", render(output))
     if detail is None and not succeeded:

@@ -5,13 +5,17 @@ Source: docs/contract/evidence.md §4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID, uuid5
 
-from theatre.engine.bundle_check.audit_trail import AuditTrail, check_audit_facts
+from theatre.engine.bundle_check.arithmetic import RESERVED
+from theatre.engine.bundle_check.audit_trail import AuditTrail
+from theatre.engine.bundle_check.baselines import CountedEvidence
+from theatre.engine.bundle_check.batches import CallFacts
 from theatre.engine.bundle_check.calls import require_adapter
+from theatre.engine.bundle_check.evidence import Evidence
 from theatre.engine.bundle_check.folder import (
     AGGREGATE,
     CERTIFICATE,
@@ -21,23 +25,22 @@ from theatre.engine.bundle_check.folder import (
     TIER,
     Documents,
 )
-from theatre.engine.bundle_check.isolation import isolation_by_construct
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.report import (
     NOTHING,
+    Cause,
+    CheckId,
     DefectError,
+    Ledger,
     Nothing,
     at,
     render,
     text_members,
 )
-from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import CallFacts
-from theatre.engine.bundle_check.report import CheckId, Ledger
-from theatre.engine.bundle_check.resolution import computation_versions
+from theatre.engine.bundle_check.results import RunEvidence
 from theatre.engine.bundle_check.tier import ON_CERTIFICATE, history_summary
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256, parse_object
 from theatre.engine.errors import ParseError
-from theatre.engine.schema_registry import SchemaRegistry
 
 SCHEMAS = {
     CERTIFICATE: "echelon_certificate_schema.json",
@@ -56,44 +59,21 @@ _FROM_RESULTS = (
 )
 _METRICS = ("precision", "recall", "reply_accuracy")
 """Each is the score of the criterion of that name, else null."""
-_RESERVED = (
-    "qualification",
-    "corrected_scores",
-    "repeats",
-    "usage",
-    "episode_root",
-    "owner",
-)
-"""Members of the form that nothing in this release can fill."""
-
 _Fields: TypeAlias = "dict[str, JsonValue | Nothing]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateSources:
-    """Everything that a certificate's fields follow from; a gap is NOTHING."""
+class Hashes:
+    """The three hashes that a certificate binds, recomputed; NOTHING where one cannot be."""
 
-    plan: CommittedPlan | None
-    theatre_id: str | Nothing
-    commitment_hash: str | Nothing
-    bundle_hash: str | Nothing
-    results_hash: str | Nothing
-    results: JsonObject | Nothing
-    committed_at: JsonValue | Nothing
-    trail: AuditTrail
-    calls: CallFacts
-    coin_sha256: str | Nothing
-    environment: JsonValue
-    isolation: JsonObject
-    audit: JsonObject | Nothing
-    baselines: JsonObject | Nothing
-    findings: Iterable[str] | Nothing
+    commitment: str | Nothing
+    bundle: str | Nothing
+    results: str | Nothing
 
 
-def check_certificate_schema(
-    documents: Documents, registry: SchemaRegistry, ledger: Ledger
-) -> None:
+def check_certificate_schema(evidence: Evidence) -> None:
     """Make the check `certificate-schema`, of what a reproduction has in its place too."""
+    documents, ledger = evidence.documents, evidence.ledger
     document = documents.get(documents.conclusion)
     if document is None:
         ledger.wrong(CheckId.CERTIFICATE_SCHEMA, f"{documents.conclusion} as a document", "none")
@@ -104,14 +84,15 @@ def check_certificate_schema(
         ledger.wrong(CheckId.CERTIFICATE_SCHEMA, f"schema_version {SCHEMA_VERSION}", seen)
         return
     schema = SCHEMAS[documents.conclusion]
-    for violation in registry.validate(schema, document):
+    for violation in evidence.registry.validate(schema, document):
         seen = f"{violation.pointer}: {violation.detail}"
         ledger.wrong(CheckId.CERTIFICATE_SCHEMA, f"a document that fits {schema}", seen)
     ledger.completed(CheckId.CERTIFICATE_SCHEMA, schema)
 
 
-def check_certificate_copy(documents: Documents, copy: bytes | None, ledger: Ledger) -> None:
+def check_certificate_copy(evidence: Evidence, copy: bytes | None) -> None:
     """Make the check `certificate-copy`; without a copy nothing anchors the certificate."""
+    ledger = evidence.ledger
     if copy is None:
         ledger.unanchored(
             CheckId.CERTIFICATE_COPY,
@@ -123,55 +104,90 @@ def check_certificate_copy(documents: Documents, copy: bytes | None, ledger: Led
     except ParseError as error:
         ledger.wrong(CheckId.CERTIFICATE_COPY, "a copy that is a strict JSON object", str(error))
         return
-    seen = documents.at(CERTIFICATE)
+    # A bundle made anew from end to end is consistent: only a copy from elsewhere shows it.
+    seen = evidence.documents.at(CERTIFICATE)
     ledger.compare(CheckId.CERTIFICATE_COPY, "the certificate", document, seen)
     ledger.completed(CheckId.CERTIFICATE_COPY, "equal to the certificate you gave")
 
 
 def check_certificate_fields(
-    documents: Documents, sources: CertificateSources, ledger: Ledger
+    evidence: Evidence,
+    run: RunEvidence,
+    *,
+    hashes: Hashes,
+    results: JsonObject | Nothing,
+    counted: CountedEvidence,
+    findings: Sequence[str] | Nothing,
 ) -> None:
-    """Make the check `certificate-fields`: no member more, none less, each recomputed."""
-    certificate = documents.at(CERTIFICATE)
+    """Make the check `certificate-fields`: no member more, none less, each recomputed.
+
+    `results` is the aggregate; `findings` those that are neither about calls nor isolation.
+    """
+    documents, ledger = evidence.documents, evidence.ledger
+    coin, environment = evidence.coin, documents.at(RECEIPT, "environment")
+    coin_sha256 = NOTHING if isinstance(coin, Cause) else coin.sha256
+    expected: _Fields
+    if documents.is_reproduction:
+        # It says whose run it is and what came out: nothing that could be shown as a certificate.
+        expected = {
+            "reproduces": documents.at(RECEIPT, "reproduces"),
+            "coin_sha256": coin_sha256,
+            "results_hash": hashes.results,
+            "environment_hash": None
+            if environment in (None, NOTHING)
+            else at(environment, "environment_hash"),
+        }
+        _compare_fields(documents.at(REPRODUCTION), expected, ledger)
+        ledger.completed(CheckId.CERTIFICATE_FIELDS, "a reproduction, which certifies nothing")
+        return
+    sealed, sealed_at, isolation = (
+        evidence.trail.detail("sealed"),
+        evidence.sealed_at,
+        evidence.isolation,
+    )
+    source = run.calls.version_source
+    found: list[JsonValue] | Nothing = NOTHING
+    if not isinstance(findings, Nothing):
+        own = {f"version-{source}": source != "computed", "network-open": not isolation["network"]}
+        found = [*sorted({code for code, there in own.items() if there}.union(findings))]
     expected = {
-        **_identity(sources),
-        **_expect_committed(sources.plan),
-        **_expect_measured(sources, documents),
-        **_expect_sealed(sources),
-        **dict.fromkeys(_RESERVED, None),
-        "coin_sha256": sources.coin_sha256,
-        "environment": sources.environment,
-        "isolation": sources.isolation,
-        "data_audit": sources.audit,
-        "baselines": sources.baselines,
-        "findings": _findings(sources),
+        "schema_version": SCHEMA_VERSION,
+        "certificate_id": certificate_id(evidence.theatre_id, hashes.commitment),
+        "theatre_id": evidence.theatre_id,
+        "commitment_hash": hashes.commitment,
+        "evidence_bundle_hash": hashes.bundle,
+        "results_hash": hashes.results,
+        "audit_head": evidence.trail.head,
+        "version_source": source,
+        "theatre_committed_at": documents.at(RECEIPT, "committed_at"),
+        **_expect_committed(evidence.plan),
+        **_expect_measured(results, documents),
+        "issuer": at(sealed, "issuer"),
+        "issued_at": sealed_at,
+        "theatre_resolved_at": sealed_at,
+        **dict.fromkeys(RESERVED, None),
+        "coin_sha256": coin_sha256,
+        "environment": None if isinstance(environment, Nothing) else environment,
+        "isolation": isolation,
+        "data_audit": counted.audit,
+        "baselines": counted.baselines,
+        "findings": found,
         **{
             name: documents.at(TIER, "assessment", member)
             for name, member in ON_CERTIFICATE.items()
         },
     }
+    certificate = documents.at(CERTIFICATE)
     _compare_fields(certificate, expected, ledger)
     summary = f"{len(expected)} fields, certificate_id {render(at(certificate, 'certificate_id'))}"
     ledger.completed(CheckId.CERTIFICATE_FIELDS, summary)
-
-
-def check_reproduction(documents: Documents, sources: CertificateSources, ledger: Ledger) -> None:
-    """Make the check `certificate-fields` of a reproduction: it says no more than these."""
-    environment = sources.environment
-    expected: _Fields = {
-        "reproduces": documents.at(RECEIPT, "reproduces"),
-        "coin_sha256": sources.coin_sha256,
-        "results_hash": sources.results_hash,
-        "environment_hash": None if environment is None else at(environment, "environment_hash"),
-    }
-    _compare_fields(documents.at(REPRODUCTION), expected, ledger)
-    ledger.completed(CheckId.CERTIFICATE_FIELDS, "a reproduction, which certifies nothing")
 
 
 def _compare_fields(document: JsonValue | Nothing, expected: _Fields, ledger: Ledger) -> None:
     for name, value in expected.items():
         ledger.compare(CheckId.CERTIFICATE_FIELDS, name, value, at(document, name))
     members = document.keys() if isinstance(document, dict) else set()
+    # What is not computed again must not be on a certificate.
     for name in sorted(members - expected.keys()):
         ledger.wrong(CheckId.CERTIFICATE_FIELDS, "only the members of a certificate", name)
 
@@ -181,31 +197,6 @@ def certificate_id(theatre_id: str | Nothing, commitment_hash: str | Nothing) ->
     if isinstance(theatre_id, Nothing) or isinstance(commitment_hash, Nothing):
         return NOTHING
     return str(uuid5(UUID(theatre_id), f"certificate:{commitment_hash}"))
-
-
-def _findings(sources: CertificateSources) -> list[JsonValue] | Nothing:
-    if isinstance(sources.findings, Nothing):
-        return NOTHING
-    source = sources.calls.version_source
-    found = {
-        f"version-{source}": source != "computed",
-        "network-open": not sources.isolation["network"],
-    }
-    return [*sorted({code for code, there in found.items() if there}.union(sources.findings))]
-
-
-def _identity(sources: CertificateSources) -> _Fields:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "certificate_id": certificate_id(sources.theatre_id, sources.commitment_hash),
-        "theatre_id": sources.theatre_id,
-        "commitment_hash": sources.commitment_hash,
-        "evidence_bundle_hash": sources.bundle_hash,
-        "results_hash": sources.results_hash,
-        "audit_head": sources.trail.head,
-        "version_source": sources.calls.version_source,
-        "theatre_committed_at": sources.committed_at,
-    }
 
 
 def _expect_committed(plan: CommittedPlan | None) -> _Fields:
@@ -241,97 +232,68 @@ def _expect_committed(plan: CommittedPlan | None) -> _Fields:
     }
 
 
-def _expect_measured(sources: CertificateSources, documents: Documents) -> _Fields:
+def _expect_measured(results: JsonObject | Nothing, documents: Documents) -> _Fields:
     """Return the results; interval bounds as the aggregate has them, which has its own check."""
-    results = sources.results
     metrics: _Fields = {}
     for name in _METRICS:
         score = at(results, "scores", name)
         metrics[name] = None if isinstance(score, Nothing) else score
+    measured = at(results, "calibration")  # null where nothing stated a probability
+    ece = None if measured is None else at(measured, "ece")
     return {
         **{name: at(results, name) for name in _FROM_RESULTS},
         **metrics,
-        **_calibration(at(results, "calibration")),
+        "brier_score": None if measured is None else at(measured, "brier_score"),
+        "ece": None if ece is None else at(ece, "value"),
         "replay_count": at(results, "episode_counts", "scored"),
         "score_intervals": documents.at(AGGREGATE, "score_intervals"),
     }
 
 
-def _calibration(measured: JsonValue | Nothing) -> _Fields:
-    """Return what stated probabilities came to; null where none could be, or too few were."""
-    if measured is None:
-        return {"brier_score": None, "ece": None}
-    ece = at(measured, "ece")
-    return {
-        "brier_score": at(measured, "brier_score"),
-        "ece": None if ece is None else at(ece, "value"),
-    }
+def check_trail_facts(evidence: Evidence, run: RunEvidence, commitment_hash: str | Nothing) -> None:
+    """Finish the check `audit-chain`: hold the trail against the other files.
 
-
-def _expect_sealed(sources: CertificateSources) -> _Fields:
-    detail, moment = sources.trail.detail("sealed"), at(sources.trail.entry("sealed"), "at")
-    return {
-        "issuer": at(detail, "issuer"),
-        "issued_at": moment,
-        "theatre_resolved_at": moment,
-    }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrailSources:
-    """What the trail is checked against; a gap is NOTHING, or None where there is no plan."""
-
-    plan: CommittedPlan | None
-    theatre_id: str | Nothing
-    commitment_hash: str | Nothing
-    episodes: int | Nothing
-    calls: CallFacts
-    sanitiser: JsonValue | Nothing
-
-
-def check_trail_facts(
-    trail: AuditTrail, documents: Documents, sources: TrailSources, ledger: Ledger
-) -> None:
-    """Finish the check `audit-chain`."""
-    sealed_at = at(trail.entry("sealed"), "at")
+    `expected` has `event/member` → the value that the detail of that event must have there.
+    """
+    documents, trail, ledger = evidence.documents, evidence.trail, evidence.ledger
+    plan, truth = evidence.plan, run.ground_truth
     expected: dict[str, JsonValue | Nothing] = {
-        "created/template_id": NOTHING if sources.plan is None else sources.plan.template_id,
-        "activated/episodes": sources.episodes,
+        "created/template_id": NOTHING,
+        "activated/episodes": NOTHING if truth is None else truth.total,
         "activated/adapters": NOTHING,
         "activated/scorers": documents.at(RECEIPT, "scorer_pins"),
         "activated/computations": NOTHING,
-        "activated/sanitiser": sources.sanitiser,
+        "activated/sanitiser": run.sanitiser,
         "activated/isolation": NOTHING,
         "sealed/certificate_id": None
         if documents.is_reproduction
-        else certificate_id(sources.theatre_id, sources.commitment_hash),
-        "sealed/issued_at": sealed_at,
-        "sealed/theatre_resolved_at": sealed_at,
+        else certificate_id(evidence.theatre_id, commitment_hash),
+        "sealed/issued_at": evidence.sealed_at,
+        "sealed/theatre_resolved_at": evidence.sealed_at,
     }
-    if sources.plan is not None:
-        expected["activated/isolation"] = isolation_by_construct(
-            [hop.construct_id for hop in sources.plan.hops], trail.detail("activated", "isolation")
-        )
-        expected["activated/adapters"] = _adapters(sources.plan, trail, sources.calls, ledger)
-        expected["activated/computations"] = computation_versions(sources.plan, trail)
-        if sources.plan.sanitising is None:
+    if plan is not None:
+        recorded = text_members(trail.detail("activated", "computations"))
+        names = {step.computation.name for step in plan.steps if step.computation is not None}
+        expected["created/template_id"] = plan.template_id
+        expected["activated/isolation"] = evidence.isolation_by_construct
+        expected["activated/adapters"] = _adapters(plan, trail, run.calls, ledger)
+        expected["activated/computations"] = {name: recorded.get(name) for name in sorted(names)}
+        if plan.sanitising is None:
             expected["activated/sanitiser"] = None
-        if sources.plan.rubrics:
-            expected["activated/authors"] = _authors(sources.plan, trail)
-    check_audit_facts(
-        trail,
-        expected=expected,
-        audit_head=trail.head
-        if documents.is_reproduction
-        else documents.at(CERTIFICATE, "audit_head"),
-        ledger=ledger,
-    )
-
-
-def _authors(plan: CommittedPlan, trail: AuditTrail) -> JsonObject:
-    """Return construct → author as the trail has it, who is its issuer's word: a name, or null."""
-    named = text_members(trail.detail("activated", "authors"))
-    return {hop.construct_id: named.get(hop.construct_id) for hop in plan.hops}
+        if plan.rubrics:
+            # A name or null for each: who wrote a construct is its issuer's word.
+            named = text_members(trail.detail("activated", "authors"))
+            authors: JsonObject = {
+                hop.construct_id: named.get(hop.construct_id) for hop in plan.hops
+            }
+            expected["activated/authors"] = authors
+    for place, value in expected.items():
+        event_type, _, member = place.partition("/")
+        ledger.compare(CheckId.AUDIT_CHAIN, place, value, trail.detail(event_type, member))
+    head = trail.head if documents.is_reproduction else documents.at(CERTIFICATE, "audit_head")
+    # Without it a chain that was cut, or made anew as a whole, would hold.
+    ledger.compare(CheckId.AUDIT_CHAIN, "audit_head of the certificate", trail.head, head)
+    ledger.completed(CheckId.AUDIT_CHAIN, f"head {render(trail.head)}")
 
 
 def _adapters(
@@ -350,8 +312,9 @@ def _adapters(
     return adapters
 
 
-def name_what_nothing_settles(documents: Documents, trail: AuditTrail, ledger: Ledger) -> None:
+def name_what_nothing_settles(evidence: Evidence) -> None:
     """Note who made the bundle, when, and what else there was, and what would settle it."""
+    documents, trail, ledger = evidence.documents, evidence.trail, evidence.ledger
     issued = trail.detail("sealed") if documents.is_reproduction else documents.at(CERTIFICATE)
     issuer = render(at(issued, "issuer"))
     ledger.unanchored(

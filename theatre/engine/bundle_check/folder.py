@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from theatre.engine.bundle_check.json_values import NOTHING, DefectError, Nothing, at
-from theatre.engine.bundle_check.report import CheckId, Ledger
+from theatre.engine.bundle_check.report import NOTHING, CheckId, DefectError, Ledger, Nothing, at
 from theatre.engine.canonical_json import (
     DEFAULT_MAX_BYTES,
     JsonObject,
@@ -113,12 +112,22 @@ class BundleFolder:
                 f"none of them: {str(root)!r:.200}"
             )
         files, oddities = _walk(root)
-        return cls(root, dict(sorted(files.items(), key=_by_bytes)), tuple(oddities))
+        by_bytes = sorted(files.items(), key=lambda item: item[0].encode("utf-8"))
+        return cls(root, dict(by_bytes), tuple(oddities))
 
     def digest(self, path: str) -> Digest:
         """Hash and count a file, once. Raises DefectError where it cannot be read."""
         if path not in self._digests:
-            self._digests[path] = self._hashed(path)
+            size = self._size(path)
+            if size > MAX_FILE_BYTES:
+                raise DefectError(f"{path} of at most {MAX_FILE_BYTES} bytes", f"{size} bytes")
+            hasher, lines, last = hashlib.sha256(), 0, b"\n"
+            for chunk in self.chunks(path):
+                hasher.update(chunk)
+                lines += chunk.count(b"\n")
+                last = chunk
+            unended = not last.endswith(b"\n")
+            self._digests[path] = Digest(hasher.hexdigest(), lines + unended)
         return self._digests[path]
 
     def read(self, path: str) -> bytes:
@@ -153,17 +162,6 @@ class BundleFolder:
         except OSError as error:
             raise _unreadable(path, error) from error
 
-    def _hashed(self, path: str) -> Digest:
-        size = self._size(path)
-        if size > MAX_FILE_BYTES:
-            raise DefectError(f"{path} of at most {MAX_FILE_BYTES} bytes", f"{size} bytes")
-        hasher, lines, last = hashlib.sha256(), 0, b"\n"
-        for chunk in self.chunks(path):
-            hasher.update(chunk)
-            lines += chunk.count(b"\n")
-            last = chunk
-        return Digest(hasher.hexdigest(), lines + (not last.endswith(b"\n")))
-
     def _size(self, path: str) -> int:
         if path not in self.files:
             raise DefectError(f"the file {path}", "none")
@@ -172,6 +170,7 @@ class BundleFolder:
     def _open(self, path: str) -> BinaryIO:
         self._size(path)
         handle = os.fdopen(os.open(self._root / path, _FLAGS), "rb")
+        # Checked on what was opened: the name may lead elsewhere by now.
         if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
             handle.close()
             raise DefectError(f"a plain file at {path}", "something else")
@@ -204,9 +203,12 @@ def _sort_in(
     folders: list[str],
 ) -> None:
     kind = entry.stat(follow_symlinks=False).st_mode
-    if not _is_text(entry.name):
+    try:
+        entry.name.encode("utf-8")
+    except UnicodeEncodeError:
         oddities.append(SpecialFile(path, "a name that is not UTF-8"))
-    elif stat.S_ISDIR(kind):
+        return
+    if stat.S_ISDIR(kind):
         folders.append(f"{path}/")
     elif stat.S_ISREG(kind):
         files[path] = entry.stat(follow_symlinks=False).st_size
@@ -214,18 +216,6 @@ def _sort_in(
         oddities.append(
             SpecialFile(path, "a symbolic link" if stat.S_ISLNK(kind) else "no plain file")
         )
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _by_bytes(item: tuple[str, int]) -> bytes:
-    return item[0].encode("utf-8")
 
 
 def _unreadable(path: str, error: OSError) -> DefectError:
@@ -247,6 +237,11 @@ class Documents:
         """Return whether there is no certificate to hold anything against."""
         return self.conclusion == REPRODUCTION
 
+    @property
+    def naming(self) -> tuple[str, ...]:
+        """Return the documents that name theatre and commitment."""
+        return (RECEIPT, MANIFEST) if self.is_reproduction else (RECEIPT, CERTIFICATE, MANIFEST)
+
     def get(self, path: str) -> JsonObject | None:
         """Return a document, or None where it is missing or no strict JSON."""
         return self.by_path.get(path)
@@ -263,10 +258,8 @@ def read_documents(folder: BundleFolder, ledger: Ledger) -> Documents:
     for path in DOCUMENTS:
         if path not in folder.files:
             continue
-        try:
+        with ledger.noting(CheckId.CANONICAL_FORM):
             found[path] = canonical_object(folder.read(path), path, ledger)
-        except DefectError as defect:
-            ledger.wrong(CheckId.CANONICAL_FORM, defect.expected, defect.actual)
     is_reproduction = REPRODUCTION in folder.files and CERTIFICATE not in folder.files
     return Documents(found, REPRODUCTION if is_reproduction else CERTIFICATE)
 

@@ -3,61 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from uuid import UUID, uuid5
 
+from theatre.engine.bundle_check.arithmetic import REQUIRED, UNSUMMED
+from theatre.engine.bundle_check.evidence import Evidence
 from theatre.engine.bundle_check.folder import (
-    AGGREGATE,
-    AUDIT_TRAIL,
-    BASELINES,
     CERTIFICATE,
-    COIN,
-    DATA_AUDIT,
     MANIFEST,
-    PER_EPISODE,
-    RECEIPT,
-    REPRODUCTION,
-    RESOLUTION,
     SUMS,
-    TEMPLATE,
-    TIER,
     BundleFolder,
     Documents,
 )
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.plan import GOLD_LABELS, REPLAY_DATASET
+from theatre.engine.bundle_check.report import (
     NOTHING,
+    CheckId,
     DefectError,
+    Ledger,
     Nothing,
     at,
     render,
     require_members,
 )
-from theatre.engine.bundle_check.plan import GOLD_LABELS, REPLAY_DATASET, CommittedPlan
-from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonValue, sha256_hex
-
-UNSUMMED = frozenset({MANIFEST, SUMS, CERTIFICATE, REPRODUCTION})
-"""The files that SHA256SUMS leaves out, so that the certificate can name its bundle."""
 
 INVOCATION_PATH = re.compile(r"invocations/(?:episode_\d{6,}\.json|part-\d{5,}\.jsonl)", re.ASCII)
 
-_FIXED = frozenset(
-    {
-        MANIFEST,
-        SUMS,
-        TEMPLATE,
-        RECEIPT,
-        COIN,
-        PER_EPISODE,
-        AGGREGATE,
-        DATA_AUDIT,
-        BASELINES,
-        RESOLUTION,
-        TIER,
-        AUDIT_TRAIL,
-        REPLAY_DATASET,
-    }
-)
 _SUMS_LINE = re.compile(rb"([0-9a-f]{64})  ([^\n]+)\n")
 _ENTRY_MEMBERS = frozenset({"path", "size_bytes", "sha256"})
 _MANIFEST_MEMBERS = frozenset(
@@ -75,32 +47,34 @@ _MANIFEST_MEMBERS = frozenset(
 )
 
 
-def check_inventory(
-    folder: BundleFolder,
-    documents: Documents,
-    plan: CommittedPlan | None,
-    rated: frozenset[str],
-    ledger: Ledger,
-) -> bool:
+def check_inventory(evidence: Evidence) -> bool:
     """Make the check `inventory`; return whether the bundle is complete and holds nothing else.
 
-    `rated` are the files of people's scores that there must be.
     A file that is there and listed, but with other bytes, leaves it complete. Which invocation
     records there must be is for the check `invocations` to say.
     """
-    check = CheckId.INVENTORY
+    folder, plan, ledger, check = (
+        evidence.folder,
+        evidence.plan,
+        evidence.ledger,
+        CheckId.INVENTORY,
+    )
     for oddity in folder.oddities:
         ledger.wrong(check, "plain files only", f"{oddity.what} at {oddity.path!r}")
     datasets = set(plan.datasets) if plan is not None else {REPLAY_DATASET, GOLD_LABELS}
-    fixed = _FIXED | {documents.conclusion}
+    opened = [rating.step_id for rating in evidence.trail.ratings]
+    rubrics = () if plan is None else plan.rubrics.values()
+    rated = {rubric.path for rubric in rubrics if rubric.step_id in opened}
+    fixed = {*REQUIRED} | {evidence.documents.conclusion}
     required = fixed | rated | (set(plan.datasets) if plan is not None else set())
     for path in sorted(required - folder.files.keys()):
         ledger.wrong(check, f"the file {path}", "none")
+    # A file that nothing calls for could be shown as evidence without being any.
     for path in folder.files:
         if path not in fixed | datasets | rated and not INVOCATION_PATH.fullmatch(path):
             ledger.wrong(check, "only files that the evidence calls for", f"also {path!r}")
     try:
-        listed = _read_inventory(documents)
+        listed = _read_inventory(evidence.documents)
     except DefectError as defect:
         ledger.wrong(check, defect.expected, defect.actual)
         return False
@@ -110,7 +84,14 @@ def check_inventory(
         ledger.wrong(check, expected, "none")
     ledger.completed(check, f"{len(folder.files)} files")
     complete = ledger.passed(check)
-    _compare_bytes(folder, {path: listed[path] for path in sorted(listed.keys() & held)}, ledger)
+    for path in sorted(listed.keys() & held):
+        with ledger.noting(check):
+            seen: JsonValue = {
+                "path": path,
+                "size_bytes": folder.files[path],
+                "sha256": folder.digest(path).sha256,
+            }
+            ledger.compare(check, f"the listed {path}, ", listed[path], seen)
     return complete
 
 
@@ -131,30 +112,14 @@ def _read_inventory(documents: Documents) -> Mapping[str, JsonValue]:
     return listed
 
 
-def _compare_bytes(folder: BundleFolder, listed: Mapping[str, JsonValue], ledger: Ledger) -> None:
-    for path, entry in listed.items():
-        try:
-            seen: JsonValue = {
-                "path": path,
-                "size_bytes": folder.files[path],
-                "sha256": folder.digest(path).sha256,
-            }
-        except DefectError as defect:
-            ledger.wrong(CheckId.INVENTORY, defect.expected, defect.actual)
-        else:
-            ledger.compare(CheckId.INVENTORY, f"the listed {path}, ", entry, seen)
-
-
-def check_sums(folder: BundleFolder, documents: Documents, ledger: Ledger) -> str | Nothing:
+def check_sums(evidence: Evidence) -> str | Nothing:
     """Make the checks `sums` and `bundle-hash`; return the bundle hash."""
-    try:
+    folder, documents, ledger, raw = evidence.folder, evidence.documents, evidence.ledger, None
+    with ledger.noting(CheckId.SUMS, CheckId.BUNDLE_HASH):
         raw = folder.read(SUMS)
-    except DefectError as defect:
-        ledger.wrong(CheckId.SUMS, defect.expected, defect.actual)
-        ledger.wrong(CheckId.BUNDLE_HASH, defect.expected, defect.actual)
+    if raw is None:
         return NOTHING
-    for expected, actual in _wrong_sums(folder, raw):
-        ledger.wrong(CheckId.SUMS, expected, actual)
+    _check_sums(folder, raw, ledger)
     ledger.completed(CheckId.SUMS, f"{len(folder.files.keys() - UNSUMMED)} digests")
     bundle_hash = sha256_hex(raw)
     named = [(MANIFEST, "bundle_hash")]
@@ -167,57 +132,46 @@ def check_sums(folder: BundleFolder, documents: Documents, ledger: Ledger) -> st
     return bundle_hash
 
 
-def _wrong_sums(folder: BundleFolder, raw: bytes) -> Iterator[tuple[str, str]]:
+def _check_sums(folder: BundleFolder, raw: bytes, ledger: Ledger) -> None:
+    check = CheckId.SUMS
     sums: dict[bytes, str] = {}
     for number, line in enumerate(raw.splitlines(keepends=True), start=1):
         match = _SUMS_LINE.fullmatch(line)
         if match is None:
-            yield f"SHA256SUMS line {number} as digest, two spaces, path", repr(line[:100])
+            expected = f"SHA256SUMS line {number} as digest, two spaces, path"
+            ledger.wrong(check, expected, repr(line[:100]))
         elif match[2] in sums:
-            yield f"SHA256SUMS line {number} with a path of its own", f"{match[2]!r} again"
+            expected = f"SHA256SUMS line {number} with a path of its own"
+            ledger.wrong(check, expected, f"{match[2]!r} again")
         else:
             sums[match[2]] = match[1].decode("ascii")
     if list(sums) != sorted(sums):
-        yield "SHA256SUMS sorted by the bytes of the path", "another order"
-    summed = (folder.files.keys() | _FIXED) - UNSUMMED
+        ledger.wrong(check, "SHA256SUMS sorted by the bytes of the path", "another order")
+    summed = (folder.files.keys() | {*REQUIRED}) - UNSUMMED
     required = {path.encode("utf-8"): path for path in summed}
     for name in sorted(sums.keys() ^ required.keys()):
-        wanted = name in required
-        yield (
-            ("a digest of" if wanted else "no digest of") + f" {name!r}",
-            "none" if wanted else "one",
-        )
+        pair = ("a digest of", "none") if name in required else ("no digest of", "one")
+        ledger.wrong(check, f"{pair[0]} {name!r}", pair[1])
     for name in sorted(sums.keys() & required.keys()):
-        try:
+        with ledger.noting(check):
             seen = folder.digest(required[name]).sha256
-        except DefectError as defect:
-            yield defect.expected, defect.actual
-        else:
             if seen != sums[name]:
-                yield f"{required[name]} with SHA-256 {sums[name]}", seen
+                ledger.wrong(check, f"{required[name]} with SHA-256 {sums[name]}", seen)
 
 
-def check_manifest(
-    documents: Documents,
-    plan: CommittedPlan | None,
-    *,
-    theatre_id: str | Nothing,
-    bundle_hash: str | Nothing,
-    sealed_at: JsonValue | Nothing,
-    ledger: Ledger,
-) -> None:
+def check_manifest(evidence: Evidence, bundle_hash: str | Nothing) -> None:
     """Make the check `manifest`: every field but hash and inventory, which have their own."""
-    try:
+    documents, plan, ledger = evidence.documents, evidence.plan, evidence.ledger
+    theatre_id = evidence.theatre_id
+    with ledger.noting(CheckId.MANIFEST):
         require_members(documents.at(MANIFEST), _MANIFEST_MEMBERS, MANIFEST)
-    except DefectError as defect:
-        ledger.wrong(CheckId.MANIFEST, defect.expected, defect.actual)
     bundle_id: str | Nothing = NOTHING
     if isinstance(theatre_id, str) and isinstance(bundle_hash, str):
         bundle_id = str(uuid5(UUID(theatre_id), bundle_hash))
     expectations: dict[str, JsonValue | Nothing] = {
         "bundle_id": bundle_id,
         "theatre_id": theatre_id,
-        "created_at": sealed_at,
+        "created_at": evidence.sealed_at,
         "methodology_version": NOTHING if plan is None else plan.methodology_version,
         "construct_version": NOTHING if plan is None else plan.construct_version,
         "scorer_version": NOTHING if plan is None else plan.scorer_version,

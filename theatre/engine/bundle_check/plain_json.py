@@ -46,7 +46,11 @@ def _write(value: object, parts: list[str]) -> None:
         parts.append(encode_basestring(value))
     elif isinstance(value, dict):
         mark = "{"
-        for key in sorted(value) if "".join(value).isascii() else sorted(value, key=_utf16):
+        for key in (
+            sorted(value)
+            if "".join(value).isascii()
+            else sorted(value, key=lambda name: name.encode("utf-16-be"))
+        ):
             parts += (mark, encode_basestring(key), ":")
             _write(value[key], parts)
             mark = ","
@@ -80,10 +84,6 @@ def ecmascript(number: float) -> str:
     else:
         text = f"{text[0]}.{text[1:]}".removesuffix(".") + f"e{point - 1:+d}"
     return f"-{text}" if sign else text
-
-
-def _utf16(key: str) -> bytes:
-    return key.encode("utf-16-be")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

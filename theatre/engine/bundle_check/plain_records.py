@@ -11,6 +11,7 @@ import hmac
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeGuard
@@ -295,6 +296,7 @@ def problems_of_versions(committed: Committed, record: Document) -> Problems:
         for attempt in call["attempts"]:
             response, reason = attempt["response"], attempt["reason"]
             reported = [response["construct_id"], response["construct_version"]]
+            # Another version may answer better than the one that is certified.
             if reason in {None, MISFIT} and reported != [hop.construct_id, hop.version]:
                 yield f"record {record['seq']}: an accepted answer of another version"
             if reason == MISMATCH and not isinstance(reported[1], str):
@@ -328,7 +330,12 @@ def problems_of_call(
     if not has_form(call, CALL) or call["hop"] < 0:
         yield f"{where}: a call of another form"
     hop = committed.hops[call["hop"]]
-    yield from problems_of_frame(committed, hop, call, where)
+    if call["construct_id"] != hop.construct_id:
+        yield f"{where}: expected {hop.construct_id!r}, got {call['construct_id']!r:.60}"
+    if call["adapter"] != committed.activated["adapters"][hop.construct_id]:
+        yield f"{where}: another adapter than the trail names"
+    if call["version_source"] not in {"computed", "claimed"}:
+        yield f"{where}: expected computed or claimed, got {call['version_source']!r:.40}"
     turn = 0 if committed.single_call else number
     place = committed.theatre_id, record["seq"], call["hop"], call["repeat"], turn
     if committed.single_call:
@@ -361,6 +368,7 @@ def problems_of_rounds(committed: Committed, record: Document) -> Problems:
         else:
             continue
         break
+    # A call more is a second try; one less, a repeat whose answer would have differed.
     actual = [[call["hop"], call["repeat"]] for call in calls]
     yield from differs(f"record {record['seq']}, hops and repeats", expected, actual)
 
@@ -374,16 +382,6 @@ def problems_of_play(committed: Committed, record: Document) -> Problems:
         yield f"record {record['seq']}: a turn behind one that failed, or a second round"
     if not succeeded[-1] and record["episode_result"] is not None:
         yield f"record {record['seq']}: a result of an episode that failed"
-
-
-def problems_of_frame(committed: Committed, hop: Hop, call: Document, where: str) -> Problems:
-    """Yield where a call is of another construct, through another adapter, of unknown source."""
-    if call["construct_id"] != hop.construct_id:
-        yield f"{where}: expected {hop.construct_id!r}, got {call['construct_id']!r:.60}"
-    if call["adapter"] != committed.activated["adapters"][hop.construct_id]:
-        yield f"{where}: another adapter than the trail names"
-    if call["version_source"] not in {"computed", "claimed"}:
-        yield f"{where}: expected computed or claimed, got {call['version_source']!r:.40}"
 
 
 def problems_of_sanitising(committed: Committed, episode: Document, record: Document) -> Problems:
@@ -423,6 +421,7 @@ def problems_of_changes(sanitised: Document, where: str) -> Problems:
         or not all(type(number) is int for one in counts for number in one.values())
     ):
         yield f"{where}: other counts than the texts that are listed add up to"
+    # A text that was changed and is not listed could carry a hint.
     if not changed and sanitised["raw_sha256"] != sanitised["sent_sha256"]:
         yield f"{where}: another input was sent, and no text was changed"
     if not all(isinstance(one, str) for one in sanitised["wrong_keys"]):
@@ -438,6 +437,7 @@ def problems_of_attempts(committed: Committed, hop: Hop, call: Document, where: 
     for number, attempt in enumerate(attempts, 1):
         yield from problems_of_attempt(hop, call, attempt, where)
         response, reason = attempt["response"], attempt["reason"]
+        # Who may try again after an answer keeps the best of several.
         again = response["status"] in FAILURES and reason != MISMATCH and number < most
         if again != (number < len(attempts)):
             word = "not tried" if again else "tried"
@@ -490,6 +490,7 @@ def problems_of_response(call: Document, attempt: Document, where: str) -> Probl
         yield f"{where}: a latency below 0"
     if status == "success" and response["output_data"] is None:
         yield f"{where}: a success without output_data"
+    # An answer that was refused must not be scored.
     if not accepted and response["output_data"] is not None:
         yield f"{where}: output_data of an answer that was not accepted"
     if detail is None and status != "success":
@@ -500,20 +501,16 @@ def problems_of_response(call: Document, attempt: Document, where: str) -> Probl
 
 def problems_of_raw(raw: str | None, where: str) -> Problems:
     """Yield where the output that did not fit is not kept, as canonical JSON or cut short."""
-    try:
-        kept = raw is not None and canonical(parsed_object(raw)) == raw.encode()
-    except DefectError:
+    output: object = None
+    if raw is not None:
+        with suppress(DefectError):
+            output = parsed(raw.encode(), "raw")
+    if isinstance(output, dict):
+        kept = canonical(output) == str(raw).encode()
+    else:
         kept = raw is not None and len(canonical(raw)) >= RAW_IN_FULL
     if not kept:
         yield f"{where}: {MISFIT} without the output as canonical JSON in raw"
-
-
-def parsed_object(text: str) -> Document:
-    """Return the object that a text is; DefectError for any other."""
-    value = parsed(text.encode(), "raw")
-    if not isinstance(value, dict):
-        raise DefectError("raw: expected an object")
-    return value
 
 
 def problems_of_input(record: Document, episode: Document, number: int) -> Problems:
@@ -528,5 +525,6 @@ def problems_of_input(record: Document, episode: Document, number: int) -> Probl
         upstream = [before[call["repeat"], hop] for hop in range(call["hop"])]
         outputs = {one["construct_id"]: end_of(one)["output_data"] for one in upstream}
         expected = {"episode": sent, "upstream": outputs}
+    # An easier question than the committed one has an easier answer.
     if canonical(expected) != canonical(call["request"]["input_data"]):
         yield f"record {record['seq']}, hop {call['hop']}: another input than was committed"

@@ -6,26 +6,343 @@ without the engine's own views and rules: the check must not share their mistake
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import PurePosixPath
-from typing import cast
+from typing import Literal, TypeAlias, cast
 
 from theatre.engine.bundle_check.arithmetic import COMPOSITE, exact
-from theatre.engine.bundle_check.json_values import DefectError, render
-from theatre.engine.bundle_check.steps import (
-    CommittedHop,
-    CommittedRubric,
-    CommittedStep,
-    SanitisePolicy,
-    committed_hops,
-    committed_rubrics,
-    committed_sanitising,
-    committed_steps,
-)
+from theatre.engine.bundle_check.report import DefectError, render
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.models import SINGLE_CALL, EpisodeRunner
+
+INVOCATION = "construct_invocation"
+RoleMarkers: TypeAlias = Literal["break", "flag"]
+
+_SANITISE_DEFAULTS: JsonObject = {"role_markers": "break", "raw_fields": []}
+_ROLE_MARKERS: tuple[RoleMarkers, ...] = ("break", "flag")
+_POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
+
+RUBRIC = "hitl_rubric"
+AGGREGATION = "aggregation"
+_FILE_NAME = re.compile(r"[^/\x00-\x1f]{1,200}")
+COMPUTATION = "deterministic_computation"
+
+EPISODES = "episodes"
+"""What a computation is over unless it names a dataset: the episodes that were run."""
+
+FAIL = "FAIL"
+"""The `escalation_path` of a step whose failure ends the theatre, like none."""
+
+_KNOWN = frozenset({INVOCATION, AGGREGATION, COMPUTATION, RUBRIC})
+_WITH_OUTPUT = frozenset({INVOCATION, COMPUTATION})
+_COMPUTATION_DEFAULTS: JsonObject = {"over": EPISODES, "params": {}, "in_aggregate": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedHop:
+    """One construct of the chain: its pin, its limit in seconds, and what its output must fit.
+
+    An empty `output_spec` lets any output pass.
+    """
+
+    construct_id: str
+    version: str
+    timeout_seconds: float
+    output_spec: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SanitisePolicy:
+    """How inputs are sanitised: `break` or `flag`, and pointers to what is left as it is."""
+
+    role_markers: RoleMarkers
+    raw_fields: tuple[str, ...]
+
+
+def committed_hops(document: JsonObject, *, timeout_seconds: float) -> tuple[CommittedHop, ...]:
+    """Return the chain; `timeout_seconds` is the limit where no step has its own.
+
+    A single step stands for a whole chain: its limit is that of every call, its `output_spec`
+    is about the last output. Raises DefectError for a chain that contradicts its steps, calls
+    a construct twice, or leaves out the construct under test, and for a missing pin.
+    """
+    steps = _invocation_steps(document)
+    constructs = _constructs(document, [step["construct_id"] for step in steps])
+    version_pins = cast("Mapping[str, Mapping[str, str]]", document["version_pins"])
+    pins = version_pins.get("constructs", {})
+    for construct in constructs:
+        if construct not in pins:
+            raise DefectError(f"a version pin of {render(construct)}", "none")
+    of_hops = steps if len(steps) > 1 else [steps[0]] * len(constructs)
+    last = len(constructs) - 1
+    return tuple(
+        CommittedHop(
+            construct_id=construct,
+            version=pins[construct],
+            timeout_seconds=cast("float", step.get("timeout_seconds", timeout_seconds)),
+            output_spec=cast("JsonObject", step.get("output_spec", {}))
+            if len(steps) > 1 or hop == last
+            else {},
+        )
+        for hop, (construct, step) in enumerate(zip(constructs, of_hops, strict=True))
+    )
+
+
+def committed_sanitising(document: JsonObject) -> SanitisePolicy:
+    """Return how the first invocation step has inputs sanitised.
+
+    Raises DefectError for a policy that no sanitiser understands.
+    """
+    spec = _invocation_steps(document)[0].get("input_spec", {})
+    chosen = _SANITISE_DEFAULTS | cast("JsonObject", spec)
+    markers, fields = chosen["role_markers"], chosen["raw_fields"]
+    if markers not in _ROLE_MARKERS:
+        raise DefectError(f"role_markers {' or '.join(_ROLE_MARKERS)}", render(markers))
+    if not isinstance(fields, list) or not all(
+        isinstance(one, str) and _POINTER.fullmatch(one) for one in fields
+    ):
+        raise DefectError("raw_fields as an array of JSON pointers", render(fields))
+    return SanitisePolicy(role_markers=markers, raw_fields=tuple(cast("list[str]", fields)))
+
+
+def _invocation_steps(document: JsonObject) -> Sequence[JsonObject]:
+    programme = cast("list[JsonObject]", document["resolution_programme"])
+    steps = [step for step in programme if step["type"] == INVOCATION]
+    if not steps:
+        raise DefectError(f"a {INVOCATION} step or more", "none")
+    for step in steps:
+        if "construct_id" not in step:
+            raise DefectError("a construct_id in each step that calls one", render(step))
+    return steps
+
+
+def _constructs(document: JsonObject, invoked: Sequence[JsonValue]) -> Sequence[str]:
+    config = cast("JsonObject", document["product_theatre_config"])
+    under_test = config["construct_under_test"]
+    chain = cast("Sequence[JsonValue]", config.get("construct_chain", invoked))
+    if invoked != chain and not (len(invoked) == 1 and invoked[0] in chain):
+        wanted = f"steps for the constructs of {render(list(chain))}, or one for all of them"
+        raise DefectError(wanted, render(list(invoked)))
+    ids = Counter(cast("Sequence[str]", chain))
+    if len(ids) != len(chain):
+        raise DefectError("each construct once in a chain", render(ids.most_common(1)[0][0]))
+    ends = (chain[0], chain[-1]) if "construct_chain" in config else chain
+    if under_test not in ends:
+        wanted = f"a chain that begins or ends with the construct under test, {render(under_test)}"
+        raise DefectError(wanted, render(list(chain)))
+    return list(ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedRubric:
+    """One rating: a scale from `low` to `high`, how many items, and who is enough.
+
+    `share` is that of the human part in the criterion's score, None where it moves none;
+    `timeout_seconds` None where the document writes no limit. `in_aggregate` tells whether the
+    step is before the first aggregation.
+    """
+
+    step_id: str
+    low: Fraction
+    high: Fraction
+    minimum_scorers: int
+    scorer_must_not_be_author: bool
+    items: int
+    criterion_id: str | None
+    share: float | None
+    timeout_seconds: float | None
+    in_aggregate: bool
+
+    @property
+    def path(self) -> str:
+        """Return where the bundle has the scores."""
+        return f"hitl/{self.step_id}.jsonl"
+
+    def scaled(self, score: float) -> Fraction:
+        """Return where `score` lies between the ends of the scale: 0 at `low`, 1 at `high`."""
+        return (exact(score) - self.low) / (self.high - self.low)
+
+
+def committed_rubrics(document: JsonObject) -> Mapping[str, CommittedRubric]:
+    """Return step_id → rubric, in the order of the programme.
+
+    Raises DefectError for a rating without its step or the other way round, for a scale without
+    length, and for a share that no arithmetic could take in.
+    """
+    entries = cast("list[JsonObject]", document.get("hitl_steps", []))
+    by_id = {cast("str", entry["step_id"]): entry for entry in entries}
+    programme = cast("list[JsonObject]", document["resolution_programme"])
+    asked = [cast("str", step["step_id"]) for step in programme if step["type"] == RUBRIC]
+    if len(by_id) != len(entries) or sorted(by_id) != sorted(asked):
+        wanted = f"an entry in hitl_steps for each of the {RUBRIC} steps {render([*asked])}"
+        raise DefectError(wanted, render([entry["step_id"] for entry in entries]))
+    kinds = [step["type"] for step in programme]
+    first = kinds.index(AGGREGATION) if AGGREGATION in kinds else len(kinds)
+    rubrics = [
+        _rubric(step, by_id[cast("str", step["step_id"])], in_aggregate=number < first)
+        for number, step in enumerate(programme)
+        if step["type"] == RUBRIC
+    ]
+    _require_countable(rubrics, document)
+    return {rubric.step_id: rubric for rubric in rubrics}
+
+
+def _rubric(step: JsonObject, entry: JsonObject, *, in_aggregate: bool) -> CommittedRubric:
+    scale = cast("Mapping[str, float]", entry["scoring_scale"])
+    identity = cast("JsonObject", entry.get("identity_separation", {}))
+    step_id = cast("str", step["step_id"])
+    low, high = exact(scale["min"]), exact(scale["max"])
+    if low >= high:
+        raise DefectError(f"a scale of {render(step_id)} with min below max", render({**scale}))
+    if not _FILE_NAME.fullmatch(step_id) or step_id in {".", ".."}:
+        raise DefectError(f"a step_id of a {RUBRIC} that is the name of a file", render(step_id))
+    return CommittedRubric(
+        step_id=step_id,
+        low=low,
+        high=high,
+        minimum_scorers=int(cast("float", identity.get("minimum_scorers", 1))),
+        scorer_must_not_be_author=identity.get("scorer_must_not_be_author", True) is True,
+        items=int(cast("float", entry.get("items", 1))),
+        criterion_id=cast("str | None", entry.get("criterion_id")),
+        share=cast("float | None", entry.get("share")),
+        timeout_seconds=cast("float | None", step.get("timeout_seconds")),
+        in_aggregate=in_aggregate,
+    )
+
+
+def _require_countable(rubrics: Sequence[CommittedRubric], document: JsonObject) -> None:
+    """Let a criterion have one human part at most, known when its score is made."""
+    criteria = cast("list[str]", cast("JsonObject", document["criteria"])["criteria_ids"])
+    for rubric in rubrics:
+        if rubric.criterion_id is not None and rubric.criterion_id not in criteria:
+            raise DefectError("a rating of a committed criterion", render(rubric.criterion_id))
+        if rubric.criterion_id is not None and not rubric.in_aggregate:
+            wanted = "a rating of a criterion before the first aggregation"
+            raise DefectError(wanted, f"{render(rubric.step_id)} behind it")
+    shared = Counter(one.criterion_id for one in rubrics if one.share is not None)
+    for criterion, times in shared.items():
+        if criterion is None or times > 1:
+            raise DefectError("one step with a share in each criterion", render(criterion))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedComputation:
+    """A computation by name; `over` is EPISODES or the name of a committed dataset.
+
+    An empty `output_spec` lets any output pass. `in_aggregate` tells whether the output stands
+    in `scores/aggregate.json`, too.
+    """
+
+    name: str
+    over: str
+    params: JsonObject
+    output_spec: JsonObject = field(default_factory=dict)
+    in_aggregate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedStep:
+    """One step; `computation` is None for every type but `deterministic_computation`.
+
+    `escalation` is the later step that a failure leads to, None where it ends the theatre.
+    """
+
+    step_id: str
+    type: str
+    computation: CommittedComputation | None = None
+    escalation: str | None = None
+
+    @property
+    def walks_a_chain(self) -> bool:
+        """Return whether the step says of a log if it is one intact chain (docs/scorers.md)."""
+        return self.computation is not None and self.computation.name == "provenance_chain"
+
+    @property
+    def guards_integrity(self) -> bool:
+        """Return whether the tier is capped where the step was not completed.
+
+        Source: docs/contract/evidence.md §8.
+        """
+        named = self.computation
+        return self.walks_a_chain or (named is not None and bool(named.output_spec))
+
+
+def committed_steps(
+    document: JsonObject, dataset_hashes: Mapping[str, str]
+) -> tuple[CommittedStep, ...]:
+    """Return the programme in committed order.
+
+    Raises DefectError for a type that this version cannot check, for ids that repeat, for an
+    escalation that does not lead forward, for a computation that does not say what is
+    computed over what, and for one in the aggregate that comes too late for it.
+    """
+    steps = cast("list[JsonObject]", document["resolution_programme"])
+    ids = Counter(cast("str", step["step_id"]) for step in steps)
+    if len(ids) != len(steps):
+        raise DefectError("step ids that are unique", render(ids.most_common(1)[0][0]))
+    order, aggregated, read = list(ids), False, []
+    for number, step in enumerate(steps):
+        committed = _step(step, dataset_hashes, order[number + 1 :])
+        aggregated = aggregated or committed.type == AGGREGATION
+        named = committed.computation
+        if aggregated and named is not None and named.in_aggregate:
+            raise DefectError("a step in_aggregate before the first aggregation", committed.step_id)
+        read.append(committed)
+    return tuple(read)
+
+
+def _step(
+    step: JsonObject, dataset_hashes: Mapping[str, str], later: Sequence[str]
+) -> CommittedStep:
+    kind = cast("str", step["type"])
+    if kind not in _KNOWN:
+        names = ", ".join(sorted(_KNOWN))
+        raise DefectError(f"a programme of {names} (all this version can check)", kind)
+    output_spec = cast("JsonObject", step.get("output_spec", {}))
+    if kind not in _WITH_OUTPUT and output_spec:
+        wanted = f"an output_spec only in a step {' or '.join(sorted(_WITH_OUTPUT))}"
+        raise DefectError(wanted, f"one in a step {kind}")
+    escalation = cast("str | None", step.get("escalation_path"))
+    if escalation is not None and escalation not in {FAIL, *later}:
+        raise DefectError(f"an escalation_path to a later step or {FAIL}", render(escalation))
+    computation = None
+    if kind == COMPUTATION:
+        spec = cast("JsonObject", step.get("input_spec", {}))
+        computation = _computation(_COMPUTATION_DEFAULTS | spec, output_spec, dataset_hashes)
+    return CommittedStep(
+        step_id=cast("str", step["step_id"]),
+        type=kind,
+        computation=computation,
+        escalation=None if escalation == FAIL else escalation,
+    )
+
+
+def _computation(
+    spec: JsonObject, output_spec: JsonObject, dataset_hashes: Mapping[str, str]
+) -> CommittedComputation:
+    name, over, params = spec.get("computation"), spec["over"], spec["params"]
+    in_aggregate = spec["in_aggregate"]
+    if not isinstance(name, str) or not name:
+        raise DefectError("the name of a computation", render(name))
+    if spec.keys() != {"computation", *_COMPUTATION_DEFAULTS}:
+        raise DefectError(
+            "an input_spec of computation, over, params and in_aggregate", ", ".join(sorted(spec))
+        )
+    if not isinstance(over, str) or over not in {EPISODES, *dataset_hashes}:
+        raise DefectError(f"a computation over {EPISODES} or a committed dataset", render(over))
+    if not isinstance(params, dict):
+        raise DefectError("the params of a computation as an object", render(params))
+    if not isinstance(in_aggregate, bool) or (in_aggregate and over != EPISODES):
+        wanted = f"in_aggregate true or false, and true over {EPISODES} only"
+        raise DefectError(wanted, f"{render(in_aggregate)} over {over}")
+    return CommittedComputation(
+        name=name, over=over, params=params, output_spec=output_spec, in_aggregate=in_aggregate
+    )
+
 
 _WEIGHT_TOLERANCE = Fraction(1, 1_000_000)
 _WITHOUT_SCORERS = "2.0.1"
@@ -88,32 +405,15 @@ def _chosen(document: JsonObject) -> dict[str, JsonObject]:
     return chosen
 
 
-def names_its_scorers(document: JsonObject) -> bool:
-    """Return whether the template itself says how each criterion is scored."""
-    return bool(cast("JsonObject", document["scoring"]).get("criteria_scorers"))
-
-
-def committed_scorers(document: JsonObject) -> dict[str, str]:
-    """Return criterion → name of its scorer; DefectError for a criterion without one."""
-    return {
-        criterion: cast("str", entry["scorer"]) for criterion, entry in _chosen(document).items()
-    }
-
-
-def committed_params(document: JsonObject) -> dict[str, JsonObject]:
+def _params(chosen: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
     """Return criterion → parameters of its scorer; DefectError for a path beyond all measure."""
-    params = {
-        criterion: cast("JsonObject", entry.get("params", {}))
-        for criterion, entry in _chosen(document).items()
-    }
+    params = {name: cast("JsonObject", entry.get("params", {})) for name, entry in chosen.items()}
     for criterion, given in params.items():
         for name in ("field", "expected"):
             path = given.get(name)
             if isinstance(path, str) and len(path) > _MAX_PATH:
-                raise DefectError(
-                    f"a path of at most {_MAX_PATH} characters at {criterion}/{name}",
-                    f"{len(path)} characters",
-                )
+                expected = f"a path of at most {_MAX_PATH} characters at {criterion}/{name}"
+                raise DefectError(expected, f"{len(path)} characters")
     return params
 
 
@@ -202,6 +502,12 @@ def committed_plan(
     threshold = exact(cast("float", policy["failure_threshold"]))
     if (named := config.get("episode_runner", SINGLE_CALL)) != SINGLE_CALL:
         _refuse_beyond_play(policy, hops, installed[cast("str", named)])
+    named_dataset = config.get("replay_dataset_id")
+    if not isinstance(named_dataset, str) or named_dataset not in hashes:
+        raise DefectError("a dataset hash for replay_dataset_id", render(named_dataset))
+    criteria, chosen = committed_criteria(document), _chosen(document)
+    # Gold labels are named without a hash: a 2.0.1 template may do so, unused.
+    unpinned = document["schema_version"] == "2.0.1" and "gold_label_set" in config
     return CommittedPlan(
         document=document,
         commitment_hash=commitment_hash(document),
@@ -214,12 +520,12 @@ def committed_plan(
         scorer_version=cast("str", pins["scorer_version"]),
         methodology_version=cast("str", pins.get("methodology_version", "1.0.0")),
         ground_truth_source=cast("str", config["ground_truth_source"]),
-        criteria=committed_criteria(document),
-        scorers=committed_scorers(document),
-        scorers_committed=names_its_scorers(document),
-        params=committed_params(document),
+        criteria=criteria,
+        scorers={name: cast("str", entry["scorer"]) for name, entry in chosen.items()},
+        scorers_committed=bool(_object(document, "scoring").get("criteria_scorers")),
+        params=_params(chosen),
         dataset_hashes=dict(hashes),
-        replay_dataset_hash=_replay_hash(config, hashes),
+        replay_dataset_hash=hashes[named_dataset],
         dataset_paths=_dataset_paths(config, hashes),
         retry_policy=_RETRY_DEFAULTS | _object(policy, "retry_policy"),
         failure_threshold=threshold if policy["on_threshold"] == "settle" else None,
@@ -230,7 +536,7 @@ def committed_plan(
         sanitising=committed_sanitising(document) if policy["sanitise_input"] else None,
         steps=committed_steps(document, hashes),
         rubrics=committed_rubrics(document),
-        caps=("gold-unpinned",) if _gold_is_unpinned(document, config, hashes) else (),
+        caps=("gold-unpinned",) if unpinned and "gold_labels" not in hashes else (),
     )
 
 
@@ -246,25 +552,27 @@ def _refuse_beyond(config: JsonObject, runners: Mapping[str, EpisodeRunner]) -> 
         raise DefectError(
             f"episode_runner {SINGLE_CALL}{installed} (all this version can check)", render(runner)
         )
-    endpoints = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
-    if "mock" in {config["adapter_type"], *(e["adapter_type"] for e in endpoints.values())}:
+    if "mock" in _adapter_types(config):  # canned answers show nothing of a construct
         raise DefectError("an adapter_type that reaches a real construct", '"mock"')
+
+
+def _adapter_types(config: JsonObject) -> set[str]:
+    endpoints = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
+    return cast(
+        "set[str]",
+        {config["adapter_type"], *(one["adapter_type"] for one in endpoints.values())},
+    )
 
 
 def _refuse_reserved(document: JsonObject) -> None:
     """Raise DefectError for what 2.2.0 reserves: no version runs it, so no run obeyed it."""
     if document["schema_version"] != "2.2.0":
         return
-    policy, config = (
-        _object(document, "execution_policy"),
-        _object(document, "product_theatre_config"),
-    )
-    endpoints = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
-    types = {config["adapter_type"], *(one["adapter_type"] for one in endpoints.values())}
+    types = _adapter_types(_object(document, "product_theatre_config"))
     found = [
-        *sorted(policy.keys() & {"repeats", "budget"}),
+        *sorted(_object(document, "execution_policy").keys() & {"repeats", "budget"}),
         *sorted(_object(document, "scoring").keys() & {"qualifications"}),
-        *sorted(cast("set[str]", types) & {"openai", "anthropic", "mcp", "command"}),
+        *sorted(types & {"openai", "anthropic", "mcp", "command"}),
     ]
     if found:
         raise DefectError("a template without what 2.2.0 reserves", ", ".join(found))
@@ -281,19 +589,6 @@ def _refuse_beyond_play(
             "and inputs as they are",
             f"{len(hops)} constructs, {render(policy)}",
         )
-
-
-def _replay_hash(config: JsonObject, hashes: Mapping[str, str]) -> str:
-    name = config.get("replay_dataset_id")
-    if not isinstance(name, str) or name not in hashes:
-        raise DefectError("a dataset hash for replay_dataset_id", render(name))
-    return hashes[name]
-
-
-def _gold_is_unpinned(document: JsonObject, config: JsonObject, hashes: Mapping[str, str]) -> bool:
-    """Return whether gold labels are named without a hash: rule 19 lets 2.0.1 do so, unused."""
-    named = document["schema_version"] == "2.0.1" and "gold_label_set" in config
-    return named and "gold_labels" not in hashes
 
 
 def _dataset_paths(config: JsonObject, hashes: Mapping[str, str]) -> dict[str, str]:

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from theatre.engine.bundle_check.batches import SanitisingCheck, SentInput
-from theatre.engine.bundle_check.calls import OUTPUT_SPEC, CallChecker, CallPlace, upstream_input
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.batches import STATUSES, Recorded
+from theatre.engine.bundle_check.calls import OUTPUT_SPEC, CallChecker, CallPlace
+from theatre.engine.bundle_check.evidence import Evidence
+from theatre.engine.bundle_check.plan import CommittedHop, CommittedPlan, SanitisePolicy
+from theatre.engine.bundle_check.report import (
+    NOTHING,
+    Cause,
+    CheckId,
     DefectError,
     Nothing,
     at,
@@ -19,12 +25,12 @@ from theatre.engine.bundle_check.json_values import (
     require_same,
     same_json,
 )
-from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import STATUSES, Recorded
-from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.scorers import EpisodeAnswer, PinnedScorers
-from theatre.engine.bundle_check.steps import CommittedHop
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import (
+    JsonObject,
+    JsonValue,
+    canonical_sha256,
+)
 from theatre.engine.coin import Draws
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import (
@@ -43,41 +49,132 @@ from theatre.engine.models import (
     turn_of,
 )
 
+# What a construct was sent in place of the dataset's text, recomputed.
+#
+# The sanitiser is the installed one, given by the caller as scorers are: one of another version
+# than the recorded one makes the check unavailable, and what needs no sanitiser is still checked.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgementCheck:
-    """Asks again, of the record instead of the judge; a Cause stands for what is not to be had."""
 
-    scorers: PinnedScorers | Cause
-    gold: Mapping[str, JsonObject] | Cause
+_IDENTITY = ("sanitiser_version", "tables_sha256")
+_MEMBERS = frozenset(
+    {
+        *_IDENTITY,
+        "role_markers",
+        "raw_fields",
+        "raw_sha256",
+        "sent_sha256",
+        "counts",
+        "fields_changed",
+        "fields",
+        "wrong_keys",
+    }
+)
 
-    def members(self, record: Recorded) -> frozenset[str]:
-        """Return what a record must hold, or may hold where the questions are not known."""
-        if isinstance(self.scorers, Cause):
-            return frozenset({JUDGEMENTS} & record.document.keys())
-        return frozenset({JUDGEMENTS} if self.scorers.needs_judge else ())
 
-    def check(self, record: Recorded, episode: GroundTruthEpisode, answer: EpisodeAnswer) -> None:
-        """Raise DefectError for exchanges that the answer does not ask for, or that are missing."""
-        scorers, gold = self.scorers, self.gold
-        if isinstance(scorers, Cause) or isinstance(gold, Cause) or not scorers.needs_judge:
-            return
-        asked = scorers.judgements(episode, answer, gold.get(episode.episode_id))
-        recorded = record.document[JUDGEMENTS]
-        if not isinstance(recorded, dict):
-            raise DefectError("judgements as an object", render(recorded))
-        require_members(recorded, frozenset(asked), "judgements")
-        for criterion, judgement in asked.items():
-            exchanges = recorded[criterion]
-            if not isinstance(exchanges, list):
-                raise DefectError(f"exchanges about {criterion} as an array", render(exchanges))
-            objects = [exchange for exchange in exchanges if isinstance(exchange, dict)]
-            if len(objects) != len(exchanges):
-                raise DefectError(f"exchanges about {criterion} as objects", "others")
-            try:
-                replay_judgement(judgement, objects)
-            except UnaskedError as error:
-                raise DefectError(f"what is to be asked about {criterion}", str(error)) from error
+@dataclass(frozen=True, slots=True)
+class SentInput:
+    """The input that a chain must have got, and whether it could be sent at all."""
+
+    value: JsonValue
+    sendable: bool = True
+
+
+class SanitisingCheck:
+    """Makes the check `sanitised-input`, record by record."""
+
+    def __init__(self, policy: SanitisePolicy | None, evidence: Evidence) -> None:
+        self._policy = policy
+        self._sanitiser = evidence.installed.sanitiser
+        self._ledger = evidence.ledger
+        self._installed: list[str] | None = None
+        if self._sanitiser is not None:
+            record = self._sanitiser.sanitise({}, role_markers="break", raw_fields=()).record
+            self._installed = [str(record[name]) for name in _IDENTITY]
+        self._recorded: list[JsonValue] = []
+        self._records = 0
+
+    @property
+    def version(self) -> JsonValue | Nothing:
+        """Return the sanitiser that the records name: null for none, NOTHING where none does."""
+        return None if self._policy is None else at(self._recorded, 0)
+
+    def sent(self, record: Recorded, episode: GroundTruthEpisode, where: str) -> SentInput:
+        """Check what `record` says was sent against `episode`; return what the calls must hold."""
+        self._records += 1
+        policy, seen = self._policy, at(record.document, "sanitised")
+        if policy is None:
+            sent = SentInput(episode.input_data)
+            self._compare(where, "sanitised", None, seen)
+        elif self._is_another(seen, where) or self._sanitiser is None:
+            sent = self._read_recorded(policy, record, episode, where)
+        else:
+            made = self._sanitiser.sanitise(
+                episode.input_data, role_markers=policy.role_markers, raw_fields=policy.raw_fields
+            )
+            self._compare(where, "sanitised", made.record, seen)
+            sent = SentInput(made.value, sendable=not made.wrong_keys)
+        # The text of each call is the sanitised one exactly if the call says so.
+        for call in record.calls:
+            flag = at(call, "request", "metadata", "sanitised")
+            self._compare(where, "metadata/sanitised", policy is not None, flag)
+            if policy is not None:
+                self._compare(where, "the sanitised input", sent.value, _episode_input(call))
+        return sent
+
+    def finish(self) -> None:
+        """Complete the check, all records seen."""
+        summary = "none was committed"
+        if self._policy is not None:
+            summary = f"{self._records} inputs by {render(self.version)}"
+        self._ledger.completed(CheckId.SANITISED_INPUT, summary)
+
+    def _is_another(self, seen: JsonValue | Nothing, where: str) -> bool:
+        """Return whether a record names a sanitiser that is not the installed one.
+
+        Every record must name the same; one that names none is checked against the installed.
+        """
+        named = [value for value in map(partial(at, seen), _IDENTITY) if isinstance(value, str)]
+        if len(named) != len(_IDENTITY):
+            return False
+        found: list[JsonValue] = [*named]
+        self._recorded = self._recorded or found
+        self._compare(where, "the sanitiser of all records", self._recorded, found)
+        if named == self._installed:
+            return False
+        installed = " ".join(self._installed or ("none",))
+        text = f"sanitiser {' '.join(named)} is recorded and {installed} installed"
+        self._ledger.cannot(CheckId.SANITISED_INPUT, Cause(text, unavailable=True))
+        return True
+
+    def _read_recorded(
+        self, policy: SanitisePolicy, record: Recorded, episode: GroundTruthEpisode, where: str
+    ) -> SentInput:
+        """Check what needs no sanitiser; take the input that the record itself holds."""
+        first = record.calls[0] if record.calls else NOTHING
+        seen, value = at(record.document, "sanitised"), _episode_input(first)
+        value = episode.input_data if isinstance(value, Nothing) else value
+        needed: JsonObject = {
+            "role_markers": policy.role_markers,
+            "raw_fields": list(policy.raw_fields),
+            "raw_sha256": canonical_sha256(episode.input_data),
+            "sent_sha256": canonical_sha256(value),
+        }
+        members = seen.keys() if isinstance(seen, dict) else set()
+        self._compare(where, "its members", [*sorted(_MEMBERS)], [*sorted(members)])
+        for name, expected in needed.items():
+            self._compare(where, f"sanitised/{name}", expected, at(seen, name))
+        return SentInput(value, sendable=at(seen, "wrong_keys") == [])
+
+    def _compare(
+        self, where: str, what: str, expected: JsonValue | Nothing, seen: JsonValue | Nothing
+    ) -> None:
+        self._ledger.compare(CheckId.SANITISED_INPUT, f"{where}: {what}", expected, seen)
+
+
+def _episode_input(call: JsonValue | Nothing) -> JsonValue | Nothing:
+    """Return the episode's input in a call, wherever its hop has it."""
+    data = at(call, "request", "input_data")
+    return data if same_json(at(call, "hop"), 0) else at(data, "episode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +188,36 @@ class _Round:
 class RecordChecker:
     """Holds each record against the plan, the dataset and the adapters that the trail names.
 
-    `repeated` are the episodes, by id, that must be called a second time; `runner` is the
-    installed one of interactive episodes, which are played again; `judging` asks a judge again.
+    `repeated` are the episodes, by id, that must be called a second time; the installed runner
+    plays interactive ones again, and a judge is asked again, of the record.
     """
 
     def __init__(
         self,
+        evidence: Evidence,
         plan: CommittedPlan,
         *,
-        calls: CallChecker,
+        theatre_id: str,
         draws: Draws,
-        sanitising: SanitisingCheck,
         repeated: frozenset[str],
-        ledger: Ledger,
-        judging: JudgementCheck,
-        runner: EpisodeRunner | None = None,
+        scorers: PinnedScorers | Cause,
+        gold: Mapping[str, JsonObject] | Cause,
     ) -> None:
         self._plan = plan
-        self._calls = calls
+        self._calls = CallChecker(
+            plan,
+            theatre_id,
+            draws,
+            evidence.trail.detail("activated", "adapters"),
+            evidence.registry,
+        )
         self._draws = draws
-        self._sanitising = sanitising
+        self._sanitising = SanitisingCheck(plan.sanitising, evidence)
         self._repeated = repeated
-        self._ledger = ledger
-        self._judging = judging
-        self._runner = runner
+        self._ledger = evidence.ledger
+        self._scorers = scorers
+        self._gold = gold
+        self._runner = evidence.runner
         self.other_runner: Cause | None = None
         """Why the installed runner is not the one that episodes were played with."""
 
@@ -127,13 +230,10 @@ class RecordChecker:
         """
         sent = self._sanitising.sent(record, episode, where)
         answer = self._answer(record, sent)
-        try:
+        with self._ledger.noting(CheckId.INVOCATIONS, where=f"{where}: "):
             self._check_record(record, episode, sent)
             if answer is not None:
-                self._judging.check(record, episode, answer)
-        except DefectError as defect:
-            expected = f"{where}: {defect.expected}"
-            self._ledger.wrong(CheckId.INVOCATIONS, expected, defect.actual)
+                self._check_judgements(record, episode, answer)
         self._check_versions(record, where)
         return answer
 
@@ -168,7 +268,11 @@ class RecordChecker:
     def _check_record(self, record: Recorded, episode: GroundTruthEpisode, sent: SentInput) -> None:
         document = record.document
         members = members_of(PlayedRecord if self._runner else EpisodeRecord)
-        require_members(document, members | self._judging.members(record), "a record")
+        if isinstance(self._scorers, Cause):  # what a judge was asked is not known
+            members |= {JUDGEMENTS} & document.keys()
+        elif self._scorers.needs_judge:
+            members |= {JUDGEMENTS}
+        require_members(document, members, "a record")
         require_same("seq", episode.seq, document["seq"])
         require_same("episode_id", episode.episode_id, document["episode_id"])
         calls = document["calls"]
@@ -181,8 +285,33 @@ class RecordChecker:
         made = first.calls
         if first.succeeded and episode.episode_id in self._repeated:
             made += self._check_round(calls[made:], episode, sent, SECOND).calls
+        # A call more is a second try that nothing counts.
         if len(calls) != made:
             raise DefectError(f"{made} calls, those of the committed rounds", str(len(calls)))
+
+    def _check_judgements(
+        self, record: Recorded, episode: GroundTruthEpisode, answer: EpisodeAnswer
+    ) -> None:
+        """Ask again, of the record: exchanges must be those, and all, that the answer asks for."""
+        scorers, gold = self._scorers, self._gold
+        if isinstance(scorers, Cause) or isinstance(gold, Cause) or not scorers.needs_judge:
+            return
+        asked = scorers.judgements(episode, answer, gold.get(episode.episode_id))
+        recorded = record.document[JUDGEMENTS]
+        if not isinstance(recorded, dict):
+            raise DefectError("judgements as an object", render(recorded))
+        require_members(recorded, frozenset(asked), "judgements")
+        for criterion, judgement in asked.items():
+            exchanges = recorded[criterion]
+            if not isinstance(exchanges, list):
+                raise DefectError(f"exchanges about {criterion} as an array", render(exchanges))
+            objects = [exchange for exchange in exchanges if isinstance(exchange, dict)]
+            if len(objects) != len(exchanges):
+                raise DefectError(f"exchanges about {criterion} as objects", "others")
+            try:
+                replay_judgement(judgement, objects)
+            except UnaskedError as error:
+                raise DefectError(f"what is to be asked about {criterion}", str(error)) from error
 
     def _check_play(
         self,
@@ -235,7 +364,8 @@ class RecordChecker:
             place = CallPlace(episode=episode, hop=number, repeat=repeat, sendable=sent.sendable)
             if number >= len(calls):
                 raise DefectError(f"a call of hop {number}, repeat {repeat}", "none")
-            data = upstream_input(sent.value, outputs) if number else sent.value
+            later: JsonObject = {"episode": sent.value, "upstream": {**outputs}}
+            data = later if number else sent.value
             try:
                 output = self._calls.check(calls[number], place, data)
             except DefectError as defect:
@@ -274,6 +404,7 @@ class RecordChecker:
 
     def _check_version(self, attempt: JsonValue, pin: str, what: str) -> None:
         reason, reported = at(attempt, "reason"), at(attempt, "response", "construct_version")
+        # Another version may answer better than the one that is certified.
         if reason in (None, OUTPUT_SPEC) and reported != pin:
             self._ledger.wrong(CheckId.VERSION_PINS, f"{what} {pin} (pinned)", render(reported))
         if reason == "version-mismatch" and not isinstance(reported, str):

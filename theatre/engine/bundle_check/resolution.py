@@ -10,44 +10,39 @@ from dataclasses import dataclass, replace
 
 from theatre.engine.bundle_check.arithmetic import published
 from theatre.engine.bundle_check.audit_trail import AuditTrail
+from theatre.engine.bundle_check.batches import stored_records
 from theatre.engine.bundle_check.calls import survives
-from theatre.engine.bundle_check.commitment import GroundTruth, bare_lines, episodes
-from theatre.engine.bundle_check.episodes import EpisodeEvidence
-from theatre.engine.bundle_check.folder import RESOLUTION, BundleFolder, Documents
-from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, text_members
-from theatre.engine.bundle_check.panels import Panel
-from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import Recorded, stored_records
-from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
-from theatre.engine.bundle_check.steps import (
+from theatre.engine.bundle_check.commitment import bare_lines, episodes
+from theatre.engine.bundle_check.evidence import Evidence
+from theatre.engine.bundle_check.folder import RESOLUTION, BundleFolder
+from theatre.engine.bundle_check.human_scores import Panel
+from theatre.engine.bundle_check.plan import (
     AGGREGATION,
     EPISODES,
     INVOCATION,
     CommittedComputation,
+    CommittedPlan,
     CommittedStep,
 )
+from theatre.engine.bundle_check.report import (
+    Cause,
+    CheckId,
+    DefectError,
+    Ledger,
+    Nothing,
+    at,
+    text_members,
+)
+from theatre.engine.bundle_check.results import RunEvidence
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import CanonicalisationError
-from theatre.engine.models import JUDGEMENTS, Computation, EpisodeOutcome, GroundTruthEpisode
+from theatre.engine.models import JUDGEMENTS, Computation, EpisodeOutcome
 from theatre.engine.schema_registry import SchemaRegistry
 
 COMPLETED, FAILED, SKIPPED = "completed", "failed", "skipped"
 RAISED, NOT_JSON, MISFIT = "computation-raised", "output-not-json", "output-spec"
 FAILURES = frozenset({RAISED, NOT_JSON, MISFIT})
 """Why a computation fails its step."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgrammeSources:
-    """What the results of steps are recomputed from; `installed` are computations by name."""
-
-    plan: CommittedPlan
-    folder: BundleFolder
-    ground_truth: GroundTruth | None
-    evidence: EpisodeEvidence
-    trail: AuditTrail
-    installed: Mapping[str, Computation]
-    registry: SchemaRegistry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,40 +59,38 @@ class ReplayedProgramme:
     unknown: Cause | None
 
 
-def step_caps(plan: CommittedPlan, followed: ReplayedProgramme) -> tuple[str, ...]:
+def step_caps(plan: CommittedPlan, followed: ReplayedProgramme) -> list[str]:
     """Return a code for each step that guards integrity and does not vouch for it."""
-    ended = zip(plan.steps, followed.entries, strict=True)
-    return tuple(
-        f"step-{word}:{step.step_id}"
-        for step, word in ((step, _worth(step, entry)) for step, entry in ended)
-        if step.guards_integrity and word != COMPLETED
-    )
+    caps = []
+    for step, entry in zip(plan.steps, followed.entries, strict=True):
+        word = entry["status"]
+        # A log that was walked and is not intact is a failure.
+        broken = at(entry, "result", "output", "intact") is not True
+        if step.walks_a_chain and word == COMPLETED and broken:
+            word = FAILED
+        if step.guards_integrity and word != COMPLETED:
+            caps.append(f"step-{word}:{step.step_id}")
+    return caps
 
 
-def _worth(step: CommittedStep, entry: JsonObject) -> JsonValue:
-    """Return how a step ended; a log that was walked and is not intact is a failure."""
-    if not step.walks_a_chain or entry["status"] != COMPLETED:
-        return entry["status"]
-    return COMPLETED if at(entry, "result", "output", "intact") is True else FAILED
-
-
-def step_findings(plan: CommittedPlan, followed: ReplayedProgramme) -> tuple[str, ...]:
+def step_findings(plan: CommittedPlan, followed: ReplayedProgramme) -> list[str]:
     """Return a code for each other step that failed, and led on."""
-    return tuple(
+    return [
         f"step-failed:{step.step_id}"
         for step, entry in zip(plan.steps, followed.entries, strict=True)
         if not step.guards_integrity and entry["status"] == FAILED
-    )
+    ]
 
 
 def replay_programme(
-    documents: Documents, sources: ProgrammeSources, ledger: Ledger
+    evidence: Evidence, plan: CommittedPlan, run: RunEvidence
 ) -> ReplayedProgramme:
     """Recompute the result of each step; what cannot be known is noted for `resolution`."""
-    results = _Results(sources, documents, ledger)
+    results = _Results(evidence, plan, run)
     entries: list[JsonObject] = []
+    in_aggregate: JsonObject = {}
     awaited: str | None = None
-    for number, step in enumerate(sources.plan.steps):
+    for number, step in enumerate(plan.steps):
         awaited = None if awaited == step.step_id else awaited
         if awaited is not None and step.type != INVOCATION:
             entries.append(_entry(step, SKIPPED, {}))
@@ -105,21 +98,12 @@ def replay_programme(
             entries.append(results.entry(number, step))
         if entries[-1]["status"] == FAILED:
             awaited = step.escalation
+        if step.computation is not None and step.computation.in_aggregate:
+            output = at(entries[-1], "result", "output")
+            in_aggregate[step.step_id] = None if isinstance(output, Nothing) else output
     return ReplayedProgramme(
-        entries=tuple(entries),
-        in_aggregate={
-            step.step_id: _output(entry)
-            for step, entry in zip(sources.plan.steps, entries, strict=True)
-            if step.computation is not None and step.computation.in_aggregate
-        },
-        unknown=results.unknown,
+        entries=tuple(entries), in_aggregate=in_aggregate, unknown=results.unknown
     )
-
-
-def _output(entry: JsonObject) -> JsonValue:
-    """Return the result of a computation; None where its step was not completed."""
-    output = at(entry, "result", "output")
-    return None if isinstance(output, Nothing) else output
 
 
 def _entry(step: CommittedStep, status: str, result: JsonObject) -> JsonObject:
@@ -129,20 +113,21 @@ def _entry(step: CommittedStep, status: str, result: JsonObject) -> JsonObject:
 class _Results:
     """Recomputes the result of each step that was carried out."""
 
-    def __init__(self, sources: ProgrammeSources, documents: Documents, ledger: Ledger) -> None:
-        self._sources = sources
-        self._documents = documents
-        self._ledger = ledger
-        self._versions = text_members(sources.trail.detail("activated", "computations"))
+    def __init__(self, evidence: Evidence, plan: CommittedPlan, run: RunEvidence) -> None:
+        self._evidence = evidence
+        self._plan = plan
+        self._run = run
+        self._ledger = evidence.ledger
+        self._versions = text_members(evidence.trail.detail("activated", "computations"))
         self.unknown: Cause | None = None
 
     def entry(self, number: int, step: CommittedStep) -> JsonObject:
         """Return the entry of step `number` in `resolution.json`, no hash in an aggregation's."""
         if step.computation is not None:
             return self._replay_computation(number, step, step.computation)
-        if step.step_id in self._sources.plan.rubrics:
-            return self._replay_rating(step, self._sources.evidence.panels[step.step_id])
-        calls = self._sources.evidence.calls
+        if step.step_id in self._plan.rubrics:
+            return self._replay_rating(step, self._run.panels[step.step_id])
+        calls = self._run.calls
         if step.type == INVOCATION:
             counts = {"episodes_recorded": calls.recorded, "episodes_discarded": calls.discarded}
             return _entry(step, COMPLETED, {**counts})
@@ -152,10 +137,11 @@ class _Results:
         if panel.enough:
             result: JsonObject = {
                 "items": len(panel.items),
-                "scorers": len(panel.counting),
-                "human_mean": published(panel.mean),
+                "scorers": panel.rating.scorers,
+                "human_mean": published(panel.rating.mean),
             }
             return _entry(step, COMPLETED, result)
+        # Without a limit a step waits for people: it cannot be given up for a better one.
         if panel.rubric.timeout_seconds is None:
             expected = f"{panel.rubric.minimum_scorers} people who scored every item"
             self._ledger.wrong(
@@ -168,7 +154,7 @@ class _Results:
     ) -> JsonObject:
         """Return the result of the computation; as it is stored where that cannot be known."""
         outcome = self._outcome(named)
-        stored = self._documents.at(RESOLUTION, "steps", number)
+        stored = self._evidence.documents.at(RESOLUTION, "steps", number)
         observed = at(stored, "result", "error_detail")
         detail = observed if isinstance(observed, str) else ""
         if outcome is None and at(stored, "status") == FAILED:
@@ -187,6 +173,7 @@ class _Results:
         return _entry(step, COMPLETED, result)
 
     def _replay_failure(self, step: CommittedStep, reason: str, detail: JsonValue) -> JsonObject:
+        # A programme that failed has no certificate.
         if step.escalation is None:
             expected = f"no bundle of a programme that fails: {step.step_id} ({reason})"
             self._ledger.wrong(CheckId.RESOLUTION, expected, "one")
@@ -199,13 +186,11 @@ class _Results:
 
     def _outcome(self, named: CommittedComputation) -> JsonObject | Failed | None:
         """Run the computation; None, with a note, where its result cannot be known."""
-        version = self._versions.get(named.name)
-        try:
-            outcome = computed(self._sources, named, version)
-        except DefectError as defect:
-            self._ledger.wrong(CheckId.RESOLUTION, defect.expected, defect.actual)
-            outcome = Cause(f"a file that {named.name} is over cannot be read")
-        else:
+        outcome: JsonObject | Failed | Cause = Cause(
+            f"a file that {named.name} is over cannot be read"
+        )
+        with self._ledger.noting(CheckId.RESOLUTION):
+            outcome = self._compute(named)
             if isinstance(outcome, Cause):
                 self._ledger.cannot(CheckId.RESOLUTION, outcome)
         if not isinstance(outcome, Cause):
@@ -214,29 +199,54 @@ class _Results:
             self.unknown = self.unknown or outcome
         return None
 
+    def _compute(self, named: CommittedComputation) -> JsonObject | Failed | Cause:
+        """Run a committed computation; a Cause where it, or what it is over, is not to be had.
 
-def add_computed(
-    evidence: EpisodeEvidence, followed: ReplayedProgramme, ledger: Ledger
-) -> EpisodeEvidence:
-    """Return `evidence` with the outputs that were committed to stand in its aggregate."""
-    if isinstance(evidence.aggregate, Cause) or not followed.in_aggregate:
-        return evidence
+        Raises DefectError where a file is not what it was when it was checked.
+        """
+        version = self._versions.get(named.name)
+        computation, registry = (
+            self._evidence.installed.computations.get(named.name),
+            self._evidence.registry,
+        )
+        if computation is None or computation.version != version:
+            at_hand = "none" if computation is None else computation.pin
+            text = f"computation {named.name}@{version or '?'} is recorded and {at_hand} installed"
+            return Cause(text, unavailable=True)
+        for violation in registry.validate_inline(computation.params_schema, named.params):
+            return Cause(f"params of {named.name}{violation.pointer}: {violation.detail}")
+        run, folder = self._run, self._evidence.folder
+        if named.over != EPISODES:
+            lines = bare_lines(folder, self._plan.dataset_paths[named.over])
+        elif isinstance(run.aggregate, Cause):
+            return run.aggregate
+        elif run.ground_truth is None or isinstance(run.ground_truth.gold, Cause):
+            return Cause("the ground truth cannot be read")
+        else:
+            lines = episode_lines(folder, self._plan, run.ground_truth.gold, run.outcomes)
+        return _output(computation, lines, named, registry)
+
+
+def add_computed(run: RunEvidence, followed: ReplayedProgramme, ledger: Ledger) -> RunEvidence:
+    """Return `run` with the outputs that were committed to stand in its aggregate."""
+    if isinstance(run.aggregate, Cause) or not followed.in_aggregate:
+        return run
     if followed.unknown is not None:
         ledger.cannot(CheckId.AGGREGATE, followed.unknown)
-    if isinstance(evidence.scoring, Cause):
-        return evidence
-    whole = evidence.aggregate | {"computed": followed.in_aggregate}
-    return replace(evidence, aggregate=evidence.scoring.lines.within(whole))
+    if isinstance(run.scoring, Cause):
+        return run
+    whole = run.aggregate | {"computed": followed.in_aggregate}
+    return replace(run, aggregate=run.scoring.lines.within(whole))
 
 
 def check_resolution(
-    documents: Documents,
-    sources: ProgrammeSources,
+    evidence: Evidence,
+    plan: CommittedPlan,
     followed: ReplayedProgramme,
     results_hash: JsonValue | Nothing,
-    ledger: Ledger,
 ) -> None:
     """Make the check `resolution`: the document, and what the trail reports of the steps."""
+    ledger, events = evidence.ledger, list[JsonValue]()
     hashed = None if isinstance(results_hash, Nothing) else results_hash
     steps = [
         entry | {"result": {"results_hash": hashed}}
@@ -245,9 +255,16 @@ def check_resolution(
         for entry in followed.entries
     ]
     expected: JsonObject = {"status": "completed", "steps": [*steps]}
-    ledger.compare(CheckId.RESOLUTION, RESOLUTION, expected, documents.at(RESOLUTION))
-    observed = _expected_events(sources.plan, steps)
-    ledger.compare(CheckId.RESOLUTION, "the steps in the trail", observed, sources.trail.settled)
+    ledger.compare(CheckId.RESOLUTION, RESOLUTION, expected, evidence.documents.at(RESOLUTION))
+    for step, entry in zip(plan.steps, steps, strict=True):
+        if step.step_id in plan.rubrics and entry["status"] != SKIPPED:
+            events.append({"event_type": "hitl_opened", "detail": step.step_id})
+        if step.type != INVOCATION:
+            events.append({"event_type": f"step_{entry['status']}", "detail": entry})
+        if entry["status"] == FAILED:
+            escalation: JsonObject = {"step_id": step.step_id, "to": step.escalation}
+            events.append({"event_type": "escalated", "detail": escalation})
+    ledger.compare(CheckId.RESOLUTION, "the steps in the trail", events, evidence.trail.settled)
     ledger.completed(CheckId.RESOLUTION, f"{len(steps)} steps")
 
 
@@ -256,20 +273,6 @@ def computation_versions(plan: CommittedPlan, trail: AuditTrail) -> JsonObject:
     recorded = text_members(trail.detail("activated", "computations"))
     names = {step.computation.name for step in plan.steps if step.computation is not None}
     return {name: recorded.get(name) for name in sorted(names)}
-
-
-def _expected_events(plan: CommittedPlan, entries: Sequence[JsonObject]) -> list[JsonValue]:
-    """Return the events that a programme with these entries leaves in the trail."""
-    observed: list[JsonValue] = []
-    for step, entry in zip(plan.steps, entries, strict=True):
-        if step.step_id in plan.rubrics and entry["status"] != SKIPPED:
-            observed.append({"event_type": "hitl_opened", "detail": step.step_id})
-        if step.type != INVOCATION:
-            observed.append({"event_type": f"step_{entry['status']}", "detail": entry})
-        if entry["status"] == FAILED:
-            escalation: JsonObject = {"step_id": step.step_id, "to": step.escalation}
-            observed.append({"event_type": "escalated", "detail": escalation})
-    return observed
 
 
 def episode_lines(
@@ -291,28 +294,19 @@ def episode_lines(
         item = next((item for item in records if item.position == episode.seq), None)
         if item is None or item.record is None:
             raise DefectError(f"the record of episode {episode.seq} as before", "none")
-        yield _line(plan, episode, item.record, gold.get(episode.episode_id), outcome)
-
-
-def _line(
-    plan: CommittedPlan,
-    episode: GroundTruthEpisode,
-    record: Recorded,
-    label: JsonObject | None,
-    outcome: EpisodeOutcome,
-) -> bytes:
-    outputs = zip(plan.hops, record.outputs, strict=False)
-    return canonical_bytes(
-        {
-            "episode_id": episode.episode_id,
-            "input_data": episode.input_data,
-            "expected_output": episode.expected_output,
-            "label": label,
-            "outcome": outcome.value,
-            "hops": {hop.construct_id: output for hop, output in outputs},
-            **{name: record.document[name] for name in (JUDGEMENTS,) if name in record.document},
-        }
-    )
+        outputs = zip(plan.hops, item.record.outputs, strict=False)
+        document = item.record.document
+        yield canonical_bytes(
+            {
+                "episode_id": episode.episode_id,
+                "input_data": episode.input_data,
+                "expected_output": episode.expected_output,
+                "label": gold.get(episode.episode_id),
+                "outcome": outcome.value,
+                "hops": {hop.construct_id: output for hop, output in outputs},
+                **{name: document[name] for name in (JUDGEMENTS,) if name in document},
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,39 +325,7 @@ class Failed:
         return observed == self.detail if self.reason == RAISED else self.detail in observed
 
 
-def computed(
-    sources: ProgrammeSources, named: CommittedComputation, version: str | None
-) -> JsonObject | Failed | Cause:
-    """Run a committed computation; a Cause where it, or what it is over, is not to be had.
-
-    `version` is the recorded one. Raises DefectError where a file is not what it was when it was
-    checked.
-    """
-    computation = sources.installed.get(named.name)
-    if computation is None or computation.version != version:
-        pin = f"{named.name}@{version or '?'}"
-        at_hand = "none" if computation is None else computation.pin
-        text = f"computation {pin} is recorded and {at_hand} installed"
-        return Cause(text, unavailable=True)
-    for violation in sources.registry.validate_inline(computation.params_schema, named.params):
-        return Cause(f"params of {named.name}{violation.pointer}: {violation.detail}")
-    lines = _lines(sources, named)
-    return lines if isinstance(lines, Cause) else _run(computation, lines, named, sources.registry)
-
-
-def _lines(sources: ProgrammeSources, named: CommittedComputation) -> Iterator[bytes] | Cause:
-    evidence = sources.evidence
-    if named.over != EPISODES:
-        return bare_lines(sources.folder, sources.plan.dataset_paths[named.over])
-    if isinstance(evidence.aggregate, Cause):
-        return evidence.aggregate
-    if sources.ground_truth is None or isinstance(sources.ground_truth.gold, Cause):
-        return Cause("the ground truth cannot be read")
-    gold = sources.ground_truth.gold
-    return episode_lines(sources.folder, sources.plan, gold, evidence.outcomes)
-
-
-def _run(
+def _output(
     computation: Computation,
     lines: Iterator[bytes],
     named: CommittedComputation,

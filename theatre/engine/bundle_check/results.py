@@ -1,70 +1,304 @@
-"""The score files of a bundle, checked line by line and whole against what is recomputed.
+"""The run: records, outcomes and scores, read side by side once, and held against what is stated.
 
-Source: docs/contract/evidence.md §4.
+Recomputes every outcome and score from the recorded answers (docs/contract/evidence.md §4, §8). Of
+an episode only its outcome is kept, so memory does not grow with the dataset.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import cast
 
-from theatre.engine.bundle_check.folder import (
-    AGGREGATE,
-    PER_EPISODE,
-    BundleFolder,
-    Documents,
-    canonical_object,
+from theatre.engine.bundle_check.batches import BatchIndex, CallFacts, RecordItem, stored_records
+from theatre.engine.bundle_check.commitment import (
+    GroundTruth,
+    check_ground_truth,
+    episodes,
+    pinned_scorers,
 )
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.evidence import Evidence
+from theatre.engine.bundle_check.folder import AGGREGATE, PER_EPISODE, canonical_object
+from theatre.engine.bundle_check.human_scores import Panel, check_human_scores
+from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.records import RecordChecker
+from theatre.engine.bundle_check.report import (
     NOTHING,
+    Cause,
+    CheckId,
     DefectError,
+    Ledger,
     Nothing,
     at,
     first_difference,
+    is_number,
     render,
     same_json,
 )
-from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
-from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
-
-_NOT_HASHED = frozenset({"results_hash", "score_intervals"})
+from theatre.engine.bundle_check.scorers import (
+    EpisodeAnswer,
+    EpisodeScoring,
+    PinnedScorers,
+    ResultsHash,
+)
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
+from theatre.engine.coin import Draws
+from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode, InvocationStatus
 
 BOUND_TOLERANCE = 2e-6
 """How far an interval's bound may lie from the recomputed one (docs/contract/scoring.md §5)."""
 
 _ROUNDING = 1e-12
 
+NO_TEMPLATE = Cause("no valid template says what was committed")
+PROGRESS_STEP = 100
+"""A caller hears of the pass, and may end it, every so many episodes."""
 
-class ResultsHash:
-    """Takes the lines as they come; then it gives the hash with any aggregate behind them."""
+_OUTCOMES = {
+    InvocationStatus.SUCCESS: frozenset({EpisodeOutcome.SCORED, EpisodeOutcome.UNSCORED}),
+    InvocationStatus.REFUSED: frozenset({EpisodeOutcome.EXCLUDED}),
+    InvocationStatus.TIMEOUT: frozenset({EpisodeOutcome.MISSING}),
+    InvocationStatus.ERROR: frozenset({EpisodeOutcome.MISSING}),
+}
+_OF_RECORDS = (CheckId.INVOCATIONS, CheckId.SANITISED_INPUT, CheckId.VERSION_PINS)
+_OF_LINES = (CheckId.OUTCOMES, CheckId.SCORES)
 
-    def __init__(self) -> None:
-        self._lines = hashlib.sha256()
 
-    def add(self, lines: bytes) -> None:
-        """Take the next bytes of the lines, line feeds included."""
-        self._lines.update(lines)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEvidence:
+    """The result of the pass: the facts of the calls, and what was scored or why nothing was.
 
-    def of(self, aggregate: JsonObject) -> str:
-        """Return the hash of the lines so far and `aggregate`."""
-        hasher = self._lines.copy()
-        hashed = {key: value for key, value in aggregate.items() if key not in _NOT_HASHED}
-        hasher.update(canonical_bytes(hashed))
-        return hasher.hexdigest()
+    `sanitiser` is its version by the records, null where none was committed. `outcomes` has one
+    for each episode of the dataset where all were scored. `aggregate` and `panels`, by step_id,
+    come with people's scores. `other_runner` says why the installed runner must play nothing.
+    """
 
-    def within(self, aggregate: JsonObject) -> JsonObject:
-        """Return `aggregate` with its own hash."""
-        return aggregate | {"results_hash": self.of(aggregate)}
+    calls: CallFacts
+    scoring: EpisodeScoring | Cause
+    aggregate: JsonObject | Cause
+    ground_truth: GroundTruth | None = None
+    sanitiser: JsonValue | Nothing = NOTHING
+    outcomes: Sequence[EpisodeOutcome] = ()
+    panels: Mapping[str, Panel] = field(default_factory=dict)
+    other_runner: Cause | None = None
+
+
+def check_run(evidence: Evidence) -> RunEvidence:
+    """Make the checks of datasets, scorers, records and people; return their results."""
+    plan, ledger = evidence.plan, evidence.ledger
+    batches = BatchIndex(evidence.trail.batches, ledger)
+    if plan is None:
+        for check in (CheckId.DATASETS, CheckId.SCORERS, CheckId.HUMAN_SCORES):
+            ledger.cannot(check, NO_TEMPLATE)
+        run = _unread(evidence, batches, NO_TEMPLATE)
+    else:
+        run = _check_committed_run(evidence, plan, batches)
+        ledger.completed(CheckId.DATASETS, f"{len(plan.datasets)} files")
+        scoring = run.scoring
+        columns = scoring if isinstance(scoring, Cause) else scoring.columns
+        panels = check_human_scores(evidence, plan, columns)
+        run = replace(run, panels=panels)
+        if isinstance(scoring, EpisodeScoring):
+            run = replace(run, aggregate=scoring.aggregate(list(panels.values())))
+    batches.finish(readable=evidence.trail.readable)
+    return run
+
+
+def _check_committed_run(
+    evidence: Evidence, plan: CommittedPlan, batches: BatchIndex
+) -> RunEvidence:
+    ground_truth = check_ground_truth(evidence.folder, plan, evidence.ledger)
+    scorers = pinned_scorers(evidence, plan)
+    if ground_truth is None:
+        return _unread(evidence, batches, Cause("the replay dataset cannot be read"))
+    if isinstance(evidence.theatre_id, Nothing):
+        cause = Cause("no document names the theatre")
+        return replace(_unread(evidence, batches, cause), ground_truth=ground_truth)
+    if isinstance(evidence.coin, Cause):
+        return replace(_unread(evidence, batches, evidence.coin), ground_truth=ground_truth)
+    draws = Draws(evidence.coin, plan.commitment_hash)
+    # Of what is wrong with the dataset the pass over its episodes tells.
+    ids = (episode.episode_id for episode in episodes(evidence.folder, Ledger()))
+    checker = RecordChecker(
+        evidence,
+        plan,
+        theatre_id=evidence.theatre_id,
+        draws=draws,
+        repeated=draws.repeated(ids, plan.deterministic_sample),
+        scorers=scorers,
+        gold=ground_truth.gold,
+    )
+    return _EpisodePass(evidence, plan, ground_truth, checker, batches, scorers, draws).run()
+
+
+def _unread(evidence: Evidence, batches: BatchIndex, cause: Cause) -> RunEvidence:
+    """Take the records alone, where there is nothing to hold them against but the trail."""
+    calls = CallFacts()
+    for item in stored_records(evidence.folder, None, evidence.ledger):
+        if item.record is not None:
+            calls.note(item.record)
+            evidence.times.note_record(item.record, item.where)
+            batches.note_record(item.position, item.raw, item.record)
+    for check in (*_OF_RECORDS, *_OF_LINES):
+        evidence.ledger.cannot(check, cause)
+    return RunEvidence(calls=calls, scoring=cause, aggregate=cause)
+
+
+class _EpisodePass:
+    """The state of the pass: the next record, and the scoring or what ended it."""
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        plan: CommittedPlan,
+        ground_truth: GroundTruth,
+        checker: RecordChecker,
+        batches: BatchIndex,
+        scorers: PinnedScorers | Cause,
+        draws: Draws,
+    ) -> None:
+        self._evidence = evidence
+        self._ledger = evidence.ledger
+        self._plan = plan
+        self._ground_truth = ground_truth
+        self._checker = checker
+        self._batches = batches
+        self._calls = CallFacts()
+        self._outcomes: list[EpisodeOutcome] = []
+        self._records = stored_records(evidence.folder, ground_truth.total, evidence.ledger)
+        self._next = next(self._records, None)
+        gold = ground_truth.gold
+        self._scoring: EpisodeScoring | Cause
+        if isinstance(gold, Cause):
+            self._scoring = gold
+        elif isinstance(scorers, Cause):
+            self._scoring = scorers
+        else:
+            self._scoring = EpisodeScoring(scorers, gold, plan, draws, ground_truth.total)
+
+    def run(self) -> RunEvidence:
+        total, progress = self._ground_truth.total, self._evidence.progress
+        failures, threshold = 0, self._plan.failure_threshold
+        most_failures = None if threshold is None else threshold * total
+        lines = ScoreLines(self._evidence)
+        read = 0
+        for episode in episodes(self._evidence.folder, self._ledger):
+            read += 1
+            if read % PROGRESS_STEP == 0:
+                progress(read)
+            if most_failures is not None and failures > most_failures:
+                self._discard(episode)
+                answer, outcomes = None, frozenset({EpisodeOutcome.NOT_RUN})
+            else:
+                answer = self._answer(episode)
+                outcomes = frozenset() if answer is None else _OUTCOMES[answer.status]
+            line = None
+            if isinstance(self._scoring, EpisodeScoring):
+                line, outcome = self._scoring.line(episode, answer)
+                self._outcomes.append(outcome)
+                outcomes = frozenset({outcome})
+            lines.take(episode, outcomes, line)
+            failures += EpisodeOutcome.MISSING in outcomes
+        progress(read)
+        if read != total:
+            self._give_up("the dataset cannot be read to its end", *_OF_RECORDS)
+        while self._next is not None:  # records that no episode asked for
+            item = self._take(self._next)
+            if read == total:
+                self._refuse_misplaced(item)
+            elif item.record is not None:
+                self._calls.note(item.record)
+        return self._finish(lines)
+
+    def _answer(self, episode: GroundTruthEpisode) -> EpisodeAnswer | None:
+        """Return the answer in the record of an episode that was run; note where none is."""
+        item = self._take_up_to(episode.seq)
+        if item is None:
+            expected = f"a record of episode {episode.seq}"
+            self._ledger.wrong(CheckId.INVOCATIONS, expected, "none")
+            self._give_up(f"there is no record of episode {episode.seq}", *_OF_RECORDS[1:])
+            return None
+        if item.record is None:
+            self._give_up(f"the record of episode {episode.seq} cannot be read", *_OF_RECORDS[1:])
+            return None
+        self._calls.note(item.record)
+        answer = self._checker.check(item.record, episode, item.where)
+        if answer is None:
+            self._give_up(f"the record of episode {episode.seq} holds no answer")
+        return answer
+
+    def _discard(self, episode: GroundTruthEpisode) -> None:
+        """Check the record of an episode behind the end of the run, if it has one."""
+        item = self._take_up_to(episode.seq)
+        if item is None:
+            return
+        self._calls.discarded += 1
+        if self._plan.max_concurrency == 1:
+            # One at a time, none can have been under way: an answer too many was picked from.
+            expected = f"no record of episode {episode.seq}: the run had ended"
+            self._ledger.wrong(CheckId.INVOCATIONS, expected, item.where)
+        if item.record is None:
+            for check in _OF_RECORDS[1:]:
+                cause = Cause(f"the record of episode {episode.seq} cannot be read")
+                self._ledger.cannot(check, cause)
+        else:
+            self._checker.check(item.record, episode, item.where)
+
+    def _give_up(self, text: str, *checks: CheckId) -> None:
+        """Stop scoring, and `checks`: what comes now would rest on a gap.
+
+        A defect outweighs a scorer that is not to be had.
+        """
+        for check in checks:
+            self._ledger.cannot(check, Cause(text))
+        if isinstance(self._scoring, EpisodeScoring) or self._scoring.unavailable:
+            self._scoring = Cause(text)
+
+    def _take_up_to(self, position: int) -> RecordItem | None:
+        """Take the record at `position` and return it; what lies before it is misplaced."""
+        while self._next is not None and self._next.position <= position:
+            item = self._take(self._next)
+            if item.position == position:
+                return item
+            self._refuse_misplaced(item)
+        return None
+
+    def _take(self, item: RecordItem) -> RecordItem:
+        self._next = next(self._records, None)
+        if item.record is not None:
+            self._batches.note_record(item.position, item.raw, item.record)
+            self._evidence.times.note_record(item.record, item.where)
+        return item
+
+    def _refuse_misplaced(self, item: RecordItem) -> None:
+        if item.record is not None:
+            self._calls.note(item.record)
+        expected = "records of episodes of the dataset only"
+        self._ledger.wrong(CheckId.INVOCATIONS, expected, item.where)
+
+    def _finish(self, lines: ScoreLines) -> RunEvidence:
+        calls, scoring = self._calls, self._scoring
+        self._ledger.completed(CheckId.INVOCATIONS, f"{calls.recorded + calls.discarded} records")
+        self._ledger.completed(CheckId.VERSION_PINS, f"{calls.version_mismatches} mismatches")
+        self._checker.finish()
+        lines.finish(scoring if isinstance(scoring, Cause) else None)
+        return RunEvidence(
+            calls=calls,
+            scoring=scoring,
+            aggregate=scoring if isinstance(scoring, Cause) else {},
+            ground_truth=self._ground_truth,
+            sanitiser=self._checker.sanitiser,
+            outcomes=self._outcomes,
+            other_runner=self._checker.other_runner,
+        )
 
 
 class ScoreLines:
     """Takes the episodes in dataset order; feeds `outcomes` and `scores`."""
 
-    def __init__(self, folder: BundleFolder, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._raw = self._read_stored(folder)
+    def __init__(self, evidence: Evidence) -> None:
+        self._ledger = evidence.ledger
+        self._raw = evidence.folder.lines(PER_EPISODE)
         self._number = 0
 
     def take(
@@ -78,27 +312,29 @@ class ScoreLines:
         Without any `outcomes` nothing is known of it.
         """
         self._number += 1
-        raw = next(self._raw, None)
-        where = f"{PER_EPISODE} line {self._number}"
+        where, raw = f"{PER_EPISODE} line {self._number}", None
+        with self._ledger.noting(CheckId.SCORES):
+            raw = next(self._raw, None)
         if raw is None:
-            for check in (CheckId.OUTCOMES, CheckId.SCORES):
+            for check in _OF_LINES:
                 self._ledger.wrong(check, f"{where} for episode {episode.seq}", "none")
         elif line is None or raw != line:
-            self._compare(raw, where, episode, outcomes, line)
+            with self._ledger.noting(*_OF_LINES):
+                self._compare(raw, where, episode, outcomes, line)
 
     def finish(self, cause: Cause | None) -> None:
         """Note lines behind the last episode; `cause` says why scores were not recomputed."""
-        known = cause is None or cause.unavailable
-        extra = sum(1 for _ in self._raw) if known else 0
-        for check in (CheckId.OUTCOMES, CheckId.SCORES):
+        known, extra = cause is None or cause.unavailable, 0
+        with self._ledger.noting(CheckId.SCORES):
+            extra = sum(1 for _ in self._raw) if known else 0
+        for check in _OF_LINES:
             if extra:
                 self._ledger.wrong(check, f"{self._number} lines", f"{extra} more")
         if cause is not None:
             self._ledger.cannot(CheckId.SCORES, cause)
-        if cause is None or known:
-            self._ledger.completed(CheckId.OUTCOMES, f"{self._number} episodes")
-        else:
-            self._ledger.cannot(CheckId.OUTCOMES, cause)
+            if not known:
+                self._ledger.cannot(CheckId.OUTCOMES, cause)
+        self._ledger.completed(CheckId.OUTCOMES, f"{self._number} episodes")
         self._ledger.completed(CheckId.SCORES, f"{self._number} lines")
 
     def _compare(
@@ -109,61 +345,39 @@ class ScoreLines:
         outcomes: frozenset[EpisodeOutcome],
         line: bytes | None,
     ) -> None:
-        try:
-            seen = canonical_object(raw, where, self._ledger)
-        except DefectError as defect:
-            for check in (CheckId.OUTCOMES, CheckId.SCORES):
-                self._ledger.wrong(check, defect.expected, defect.actual)
-            return
+        ledger, seen = self._ledger, canonical_object(raw, where, self._ledger)
         outcome = at(seen, "outcome")
         if outcomes and not (isinstance(outcome, str) and outcome in outcomes):
             expected = f"{where}: {' or '.join(sorted(outcomes))}"
-            self._ledger.wrong(CheckId.OUTCOMES, expected, render(outcome))
+            ledger.wrong(CheckId.OUTCOMES, expected, render(outcome))
         if line is not None:
-            self._note_difference(where, parse_object(line), seen)
+            wanted = parse_object(line)
+            if first_difference(wanted, seen) is None:
+                ledger.wrong(CheckId.SCORES, f"{where} byte for byte", "other bytes")
+            ledger.compare(CheckId.SCORES, where, wanted, seen)
         elif (at(seen, "seq"), at(seen, "episode_id")) != (episode.seq, episode.episode_id):
-            self._ledger.wrong(CheckId.SCORES, f"{where} of {episode.episode_id}", render(seen))
-
-    def _note_difference(self, where: str, expected: JsonObject, seen: JsonObject) -> None:
-        found = first_difference(expected, seen)
-        if found is None:
-            self._ledger.wrong(CheckId.SCORES, f"{where} byte for byte", "other bytes")
-            return
-        place = f"{where}{found.pointer}"
-        self._ledger.wrong(
-            CheckId.SCORES, f"{place} {render(found.expected)}", render(found.actual)
-        )
-
-    def _read_stored(self, folder: BundleFolder) -> Iterator[bytes]:
-        try:
-            yield from folder.lines(PER_EPISODE)
-        except DefectError as defect:
-            self._ledger.wrong(CheckId.SCORES, defect.expected, defect.actual)
+            ledger.wrong(CheckId.SCORES, f"{where} of {episode.episode_id}", render(seen))
 
 
-def check_aggregate(documents: Documents, recomputed: JsonObject | Cause, ledger: Ledger) -> None:
+def check_aggregate(evidence: Evidence, recomputed: JsonObject | Cause) -> None:
     """Make the check `aggregate`."""
+    ledger, seen = evidence.ledger, evidence.documents.at(AGGREGATE)
     if isinstance(recomputed, Cause):
         ledger.cannot(CheckId.AGGREGATE, recomputed)
         return
-    seen = documents.at(AGGREGATE)
-    intervals = at(seen, "score_intervals")
+    intervals, wanted = (
+        at(seen, "score_intervals"),
+        cast("JsonObject", recomputed["score_intervals"]),
+    )
     expected: JsonObject = dict(recomputed)
-    if _near(recomputed["score_intervals"], intervals):
-        expected["score_intervals"] = cast("JsonValue", intervals)
+    if (
+        isinstance(intervals, dict)
+        and wanted.keys() == intervals.keys()
+        and all(near_interval(interval, intervals[name]) for name, interval in wanted.items())
+    ):
+        expected["score_intervals"] = intervals
     ledger.compare(CheckId.AGGREGATE, "aggregate.json", expected, seen)
     ledger.completed(CheckId.AGGREGATE, f"composite {render(recomputed['composite_score'])}")
-
-
-def _near(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
-    """Return whether all intervals agree: bounds within the tolerance, everything else exactly."""
-    names = at(expected), at(actual)
-    if not all(isinstance(value, dict) for value in names):
-        return False
-    wanted, found = cast("JsonObject", expected), cast("JsonObject", actual)
-    return wanted.keys() == found.keys() and all(
-        near_interval(interval, found[name]) for name, interval in wanted.items()
-    )
 
 
 def near_interval(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
@@ -171,26 +385,22 @@ def near_interval(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
     moved = dict(cast("JsonObject", expected))
     for bound in ("low", "high"):
         wanted, found = at(expected, bound), at(actual, bound)
-        if _is_number(wanted) and _is_number(found):
-            distance = abs(cast("float", wanted) - cast("float", found))
-            if distance <= BOUND_TOLERANCE + _ROUNDING:
-                moved[bound] = cast("JsonValue", found)
+        if not is_number(wanted) or not is_number(found):
+            continue
+        if abs(wanted - found) <= BOUND_TOLERANCE + _ROUNDING:
+            moved[bound] = found
     return same_json(moved, actual)
 
 
-def _is_number(value: JsonValue | Nothing) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def check_results_hash(folder: BundleFolder, documents: Documents, ledger: Ledger) -> str | Nothing:
+def check_results_hash(evidence: Evidence) -> str | Nothing:
     """Make the check `results-hash` over the score files as they are; return that hash."""
-    aggregate = documents.get(AGGREGATE)
+    documents, ledger = evidence.documents, evidence.ledger
+    aggregate, hasher = documents.get(AGGREGATE), ResultsHash()
     if aggregate is None:
         ledger.cannot(CheckId.RESULTS_HASH, Cause(f"{AGGREGATE} cannot be read"))
         return NOTHING
-    hasher = ResultsHash()
     try:
-        for chunk in folder.chunks(PER_EPISODE):
+        for chunk in evidence.folder.chunks(PER_EPISODE):
             hasher.add(chunk)
     except DefectError as defect:
         ledger.wrong(CheckId.RESULTS_HASH, defect.expected, defect.actual)

@@ -8,6 +8,7 @@ specified number by number.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -19,11 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from theatre.engine.bundle_check.arithmetic import COMPOSITE, NANO, Tally
-from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit, Question
-from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
-from theatre.engine.bundle_check.panels import HumanParts, Panel, RatedColumns
+from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit
+from theatre.engine.bundle_check.human_scores import HumanParts, Panel, RatedColumns
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.results import ResultsHash
+from theatre.engine.bundle_check.report import NOTHING, Nothing, at
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
 from theatre.engine.coin import Draws
 from theatre.engine.models import (
@@ -111,12 +111,15 @@ class _Criterion:
         if not isinstance(case, ScoringCase):
             return case
         try:
-            number = self.scorer.score(case)
+            number: object = self.scorer.score(case)
         except Exception:  # noqa: BLE001  # a plug-in may raise anything: that is a value, not a crash
             return UNSCORED
         if number is None:
             return DECLINED
-        return _plain_number(number)
+        # Of a plug-in's numbers only plain ones count; numpy's write themselves otherwise.
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            return UNSCORED
+        return float(number) if isinstance(number, float) else number
 
     def expected(self, episode: GroundTruthEpisode, gold: JsonObject | None) -> JsonValue | Nothing:
         """Return what the answer is checked against; NOTHING where the criterion does not apply."""
@@ -193,13 +196,6 @@ class PinnedScorers:
         return self._by_name[name].result(episode, answer, gold)
 
 
-def _plain_number(number: object) -> float | str:
-    """Return what a plug-in gave, if it is a number; numpy's write themselves otherwise."""
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
-        return UNSCORED
-    return float(number) if isinstance(number, float) else number
-
-
 def at_path(value: JsonValue, path: str) -> JsonValue | Nothing:
     """Return what lies at a dotted path: members by name, items of arrays by number."""
     current: JsonValue | Nothing = value
@@ -209,6 +205,31 @@ def at_path(value: JsonValue, path: str) -> JsonValue | Nothing:
         else:
             current = at(current, step)
     return current
+
+
+_NOT_HASHED = frozenset({"results_hash", "score_intervals"})
+
+
+class ResultsHash:
+    """Takes the lines as they come; then it gives the hash with any aggregate behind them."""
+
+    def __init__(self) -> None:
+        self._lines = hashlib.sha256()
+
+    def add(self, lines: bytes) -> None:
+        """Take the next bytes of the lines, line feeds included."""
+        self._lines.update(lines)
+
+    def of(self, aggregate: JsonObject) -> str:
+        """Return the hash of the lines so far and `aggregate`."""
+        hasher = self._lines.copy()
+        hashed = {key: value for key, value in aggregate.items() if key not in _NOT_HASHED}
+        hasher.update(canonical_bytes(hashed))
+        return hasher.hexdigest()
+
+    def within(self, aggregate: JsonObject) -> JsonObject:
+        """Return `aggregate` with its own hash."""
+        return aggregate | {"results_hash": self.of(aggregate)}
 
 
 class EpisodeScoring:
@@ -225,7 +246,7 @@ class EpisodeScoring:
         draws: Draws,
         total: int,
     ) -> None:
-        self.scorers, self.gold = scorers, gold
+        self.scorers, self.gold, self.draws = scorers, gold, draws
         self.audit = DataAudit(plan.scorers, canonical_bytes)
         self.draw = BaselineDraw(plan.commitment_hash)
         self.tally = Tally(plan.document, plan.commitment_hash, total)
@@ -238,7 +259,14 @@ class EpisodeScoring:
         """Return line and outcome of `episode`; without an answer it was not run."""
         gold = self.gold.get(episode.episode_id)
         # Before a scorer is shown any of it: one that changed it would change what is counted.
-        question = None if answer is None else self._question(episode, answer, gold)
+        question = None
+        if answer is not None:
+            question = self.audit.question(
+                sent=answer.sent,
+                truths=[episode.expected_output, gold],
+                expectations=self.scorers.expectations(episode, gold),
+                cluster_key=episode.cluster_key,
+            )
         document = self.tally.add(
             seq=episode.seq,
             episode_id=episode.episode_id,
@@ -255,16 +283,6 @@ class EpisodeScoring:
         if self.columns is not None:
             self.columns.add(episode, outcome, document["scores"])
         return line, outcome
-
-    def _question(
-        self, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None
-    ) -> Question:
-        return self.audit.question(
-            sent=answer.sent,
-            truths=[episode.expected_output, gold],
-            expectations=self.scorers.expectations(episode, gold),
-            cluster_key=episode.cluster_key,
-        )
 
     def aggregate(self, panels: Sequence[Panel]) -> JsonObject:
         """Return `scores/aggregate.json` but for what computations add, its own hash included."""

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,21 +21,25 @@ from typing import Any, Final
 from uuid import UUID, uuid5
 
 from theatre.engine.bundle_check.arithmetic import (
+    REFUSALS,
+    RESERVED,
+    STATES,
+    UNSUMMED,
     Document,
     exact,
     identity,
+    is_isolation,
     kinds_of,
+    normalised,
     parsed_time,
+    problems_of_history,
     published,
     rated,
     tier,
+    weakest_isolation,
     wilson,
 )
-from theatre.engine.bundle_check.bundle_reader import (
-    PER_FOLDER,
-    PER_PART,
-    Evidence,
-)
+from theatre.engine.bundle_check.bundle_reader import Evidence, place_of
 from theatre.engine.bundle_check.data_audit import BASELINES, PLAYED, evidence_findings
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
 from theatre.engine.bundle_check.plain_records import (
@@ -61,21 +63,7 @@ NOT_MADE: Final = {
     "scorers": "no scorer is in this file: scores are taken from scores/per_episode.jsonl",
 }
 """Checks of `echelon check` that are not made here, and why."""
-UNSUMMED: Final = {"manifest.json", "SHA256SUMS", "certificate.json", "reproduction.json"}
-RESERVED: Final = (
-    "qualification",
-    "corrected_scores",
-    "repeats",
-    "usage",
-    "episode_root",
-    "owner",
-)
-"""Members of the certificate that are null in this release."""
-CLOSED: Final = ("files", "processes", "network")
-ISOLATION: Final[Form] = {**dict.fromkeys(CLOSED, (bool,)), "by": (str,)}
-WEAKEST_FIRST: Final = ("none", "other-user", "landlock", "namespaces", "remote")
 TOLERANCE: Final = 2e-6
-A_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # The checks, each a function of the evidence that yields what is wrong.
 
 
@@ -92,18 +80,11 @@ def check_inventory(evidence: Evidence) -> Problems:
         yield "manifest.json: another file_inventory than the files make"
     named = {f"ground_truth/{name}" for name in evidence.ground_truth_files()}
     opened = {f"hitl/{detail['step_id']}.jsonl" for detail in evidence.details("hitl_opened")}
-    called = {path for path in evidence.record_paths() if path_is_named(path, evidence)}
+    total = len(evidence.dataset)
+    places = {place_of(seq, total)[0] for seq in range(1, total + 1)}
+    called = places.intersection(evidence.paths)
     for path in sorted({*evidence.required, *named, *opened, *called} ^ set(evidence.paths)):
         yield f"{path}: {'one too many' if path in evidence.paths else 'missing'}"
-
-
-def path_is_named(path: str, evidence: Evidence) -> bool:
-    """Return whether a file of records has one of the names that there are."""
-    numbers = range(1, len(evidence.dataset) + 1)
-    if len(evidence.dataset) <= PER_FOLDER:
-        return path in {f"invocations/episode_{n:06d}.json" for n in numbers}
-    parts = -(-len(evidence.dataset) // PER_PART)
-    return path in {f"invocations/part-{n:05d}.jsonl" for n in range(1, parts + 1)}
 
 
 def check_sums(evidence: Evidence) -> Problems:
@@ -111,6 +92,7 @@ def check_sums(evidence: Evidence) -> Problems:
     expected = "".join(
         f"{sha256(evidence.raw(path))}  {path}\n" for path in evidence.paths if path not in UNSUMMED
     )
+    # A file beside those that are summed could be shown as evidence without being any.
     if evidence.raw("SHA256SUMS") != expected.encode():
         yield "SHA256SUMS: other digests or paths than the files have"
 
@@ -183,25 +165,14 @@ def is_environment(value: object) -> bool:
     return texts and bool(SHA256.fullmatch(value["environment_hash"]))
 
 
-def is_isolation(value: object) -> bool:
-    """Return whether a value says what was closed to a construct when that was tried."""
-    return has_form(value, ISOLATION) and value["by"] in WEAKEST_FIRST
-
-
 def isolation(evidence: Evidence) -> Document:
     """Return what was closed to every construct of an episode at the start of the run."""
-    (activated,) = evidence.details("activated")
-    found = [activated["isolation"][one] for one in evidence.chain]
-    return {
-        **{name: all(one[name] for one in found) for name in CLOSED},
-        "by": min((one["by"] for one in found), key=WEAKEST_FIRST.index),
-    }
+    return weakest_isolation([evidence.activated["isolation"][one] for one in evidence.chain])
 
 
 def check_commitment(evidence: Evidence) -> Problems:
     """Check that there is one commitment hash, recomputed, wherever it is named."""
-    (activated,) = evidence.details("activated")
-    scorers = activated["scorers"]
+    scorers = evidence.activated["scorers"]
     expected = {
         "theatre_id": evidence.trail[0]["theatre_id"],
         "commitment_hash": evidence.commitment_hash,
@@ -222,10 +193,12 @@ def check_commitment(evidence: Evidence) -> Problems:
     tried = evidence.receipt["isolation"]
     if tried is not None and not is_isolation(tried):
         yield "commitment_receipt.json/isolation: another form"
+    # What was found out at the commitment is its issuer's word: of these two only the form follows.
     free = {"environment": environment, "isolation": tried}
     yield from differs("commitment_receipt.json", expected | free, evidence.receipt)
     (committed,) = evidence.details("committed")
     yield from differs("committed", {"commitment_hash": evidence.commitment_hash}, committed)
+    # A kinder version of a scorer than the committed one would score the same answers higher.
     pins = evidence.template.get("scorer_pins")
     if pins is not None:
         used = {name: pins.get(name) for name in scorers}
@@ -263,12 +236,6 @@ def check_datasets(evidence: Evidence) -> Problems:
     evidence.gold  # noqa: B018 - raises where the labels cannot be read
 
 
-STATES: Final = {
-    "created": (None, "DRAFT"),
-    "committed": ("DRAFT", "COMMITTED"),
-    "activated": ("COMMITTED", "ACTIVE"),
-    "settling": ("ACTIVE", "SETTLING"),
-}
 BATCH: Final = {"episodes_recorded", "episode_failed", "episode_refused"}
 STEP: Final = {
     "hitl_opened",
@@ -332,14 +299,14 @@ def check_audit_chain(evidence: Evidence) -> Problems:
 
 def problems_of_activation(evidence: Evidence) -> Problems:
     """Yield where the entry of the start has another form, or names what is not committed."""
-    (activated,) = evidence.details("activated")
+    activated = evidence.activated
     programme = evidence.template["resolution_programme"]
     named = {
         str(step["input_spec"]["computation"])
         for step in programme
         if step["type"] == "deterministic_computation"
     }
-    sanitises = (evidence.template.get("execution_policy") or {}).get("sanitise_input", True)
+    sanitises = evidence.policy.get("sanitise_input", True)
     people = any(step["type"] == "hitl_rubric" for step in programme)
     form = ["adapters", "computations", "environment", "episodes", "isolation"]
     form += ["previous_environment", "sanitiser", "scorers", *["authors"] * people]
@@ -370,14 +337,13 @@ def problems_of_activation(evidence: Evidence) -> Problems:
 
 def check_audit_episodes(evidence: Evidence) -> Problems:
     """Check that each invocation record is in one audited batch, with its digest."""
-    (activated,) = evidence.details("activated")
-    yield from differs("activated/episodes", len(evidence.dataset), activated["episodes"])
+    total = len(evidence.dataset)
+    yield from differs("activated/episodes", total, evidence.activated["episodes"])
     batched: set[int] = set()
     expected: list[Document] = []
     for detail in evidence.details("episodes_recorded"):
-        seqs = [seq for first, last in detail["seqs"] for seq in range(first, last + 1)][
-            : len(evidence.dataset) + 1
-        ]
+        seqs = [seq for first, last in detail["seqs"] for seq in range(first, last + 1)]
+        seqs = seqs[: total + 1]
         whole = all(type(seq) is int for pair in detail["seqs"] for seq in pair)
         if not whole or not seqs or seqs != sorted(set(seqs)) or not batched.isdisjoint(seqs):
             yield f"episodes_recorded: expected new episodes in order, got {detail['seqs']!r:.60}"
@@ -405,6 +371,7 @@ def check_audit_episodes(evidence: Evidence) -> Problems:
         if entry["event_type"] in BATCH
     ]
     yield from differs("audit_trail.jsonl, batches", expected, told)
+    # Records that no batch has could be exchanged after the run, and head and certificate hold.
     if batched != evidence.records.keys():
         yield "audit_trail.jsonl: other episodes than there are records"
 
@@ -412,6 +379,7 @@ def check_audit_episodes(evidence: Evidence) -> Problems:
 def check_times(evidence: Evidence) -> Problems:
     """Check that commitment, calls, answers and sealing follow each other, and none is to come."""
     stamps = [parsed_time(entry["at"]) for entry in evidence.trail]
+    # Who answers first and commits afterwards knows what he commits to.
     if stamps != sorted(stamps):
         yield "audit_trail.jsonl: an entry that is earlier than the one before it"
     committed, sealed = parsed_time(evidence.receipt["committed_at"]), stamps[-1]
@@ -429,14 +397,16 @@ def check_times(evidence: Evidence) -> Problems:
 def check_invocations(evidence: Evidence) -> Problems:
     """Check that there is a record for each episode that was run, with the committed calls."""
     tally, lines = evidence.results
+    # An episode that is left out is a failure that is not counted.
     for line in lines:
         seq = line["seq"]
         if seq not in evidence.records and (line["outcome"] != "not_run" or not tally.ended):
             yield f"episode {seq}: no record, and the run had not ended"
     if any(line["outcome"] == "not_run" for line in lines) and not tally.ended:
         yield "episodes that were not run, without an end of the run"
-    at_a_time = (evidence.template.get("execution_policy") or {}).get("max_concurrency", 1)
-    if at_a_time == 1 and len(evidence.recorded) != len(evidence.records):
+    if evidence.policy.get("max_concurrency", 1) == 1 and len(evidence.recorded) != len(
+        evidence.records
+    ):
         yield "records behind the end of a run that called one episode at a time"
     for _, asked in evidence.records.values():
         yield from asked.problems
@@ -452,7 +422,7 @@ def check_version_pins(evidence: Evidence) -> Problems:
 
 def check_outcomes(evidence: Evidence) -> Problems:
     """Check that each outcome follows from the recorded answer."""
-    stated = [line for _, line in evidence.lines("scores/per_episode.jsonl")]
+    stated = evidence.values("scores/per_episode.jsonl")
     for expected, actual in zip(evidence.results[1], stated, strict=True):
         yield from differs(f"episode {expected['seq']}", expected["outcome"], actual["outcome"])
     if not evidence.results[0].outcomes["scored"]:
@@ -461,23 +431,11 @@ def check_outcomes(evidence: Evidence) -> Problems:
 
 def check_scores(evidence: Evidence) -> Problems:
     """Check that the lines of the episodes are what their scores make, byte for byte."""
-    stated = evidence.lines("scores/per_episode.jsonl")
-    for expected, (_, actual) in zip(evidence.results[1], stated, strict=True):
+    stated = evidence.values("scores/per_episode.jsonl")
+    for expected, actual in zip(evidence.results[1], stated, strict=True):
         yield from differs(f"per_episode.jsonl, line {expected['seq']}", expected, actual)
 
 
-REFUSALS: Final = {
-    "scorer-is-author",
-    "item-already-scored",
-    "not-an-item",
-    "score-off-scale",
-    "score-not-a-number",
-    "identity-empty",
-    "identity-unreadable",
-    "comment-unreadable",
-    "step-not-open",
-}
-"""Why a person's score can be refused (docs/templates.md)."""
 OF_ITEM: Final[Form] = {"step_id": (str,), "scorer": (str,), "episode_id": (str,)}
 HUMAN_SCORE: Final[Form] = OF_ITEM | {"score": (int, float), "comment": (str, NoneType)}
 REFUSED_SCORE: Final[Form] = OF_ITEM | {"score": (int, float, str), "code": (str,)}
@@ -488,8 +446,7 @@ def check_human_scores(evidence: Evidence) -> Problems:
     opened = {detail["step_id"]: detail for detail in evidence.details("hitl_opened")}
     yield from problems_of_ratings(evidence)
     programme = {step["step_id"]: step for step in evidence.template["resolution_programme"]}
-    for entry in evidence.template.get("hitl_steps") or []:
-        step_id = entry["step_id"]
+    for step_id, entry in evidence.rubrics.items():
         told = [
             {name: value for name, value in e["detail"].items() if name != "step_id"}
             | {"at": e["at"]}
@@ -500,7 +457,7 @@ def check_human_scores(evidence: Evidence) -> Problems:
             if told:
                 yield f"{step_id}: scores at a step that was never opened"
             continue
-        lines = [line for _, line in evidence.lines(f"hitl/{step_id}.jsonl")]
+        lines = evidence.values(f"hitl/{step_id}.jsonl")
         yield from differs(f"hitl/{step_id}.jsonl", told, lines)
         separation = entry.get("identity_separation") or {}
         expected = {
@@ -512,20 +469,20 @@ def check_human_scores(evidence: Evidence) -> Problems:
         }
         yield from differs(f"hitl_opened {step_id}", expected, opened[step_id])
         given = [(identity(line["scorer"]), line["episode_id"]) for line in lines]
+        # One voice each, under every spelling of a name: who rates twice would weigh double.
         if len(set(given)) != len(given):
             yield f"{step_id}: a second score of one person for an item"
 
 
 def problems_of_ratings(evidence: Evidence) -> Problems:
     """Yield where an entry stands outside of its step's rating, or behind the end of its time."""
-    steps = {step["step_id"]: step for step in evidence.template.get("hitl_steps") or []}
     opened: Document = {}
     for entry in evidence.trail:
         event, detail = entry["event_type"], entry["detail"]
         if event == "hitl_opened":
             opened = entry
         elif event in {"human_score", "human_score_refused"}:
-            step = steps[opened["detail"]["step_id"]]
+            step = evidence.rubrics[opened["detail"]["step_id"]]
             of_event = problems_of_score if event == "human_score" else problems_of_refusal
             yield from of_event(evidence, step, detail)
             if event == "human_score" and is_over(opened, entry):
@@ -550,7 +507,7 @@ def problems_of_score(evidence: Evidence, step: Document, detail: Document) -> P
         yield "human_score: another form, or another step than the one that is open"
         return
     name = detail["scorer"]
-    if not name or name != unicodedata.normalize("NFC", name.strip()):
+    if not name or name != normalised(name):
         yield f"human_score: expected a name, trimmed and in NFC, got {name!r:.60}"
     if is_barred(evidence, step, name):
         yield f"human_score: a score of {name!r:.60}, who may not score"
@@ -567,6 +524,7 @@ def problems_of_refusal(evidence: Evidence, step: Document, detail: Document) ->
         return
     code, score = detail["code"], detail["score"]
     number = not isinstance(score, str)
+    # An issuer who may refuse for nothing picks the scores that count.
     denied = {
         "score-off-scale": not number or is_on_scale(step, score),
         "score-not-a-number": number,
@@ -578,9 +536,8 @@ def problems_of_refusal(evidence: Evidence, step: Document, detail: Document) ->
 
 def is_barred(evidence: Evidence, step: Document, name: str) -> bool:
     """Return whether a name is that of an author, and the step takes no score of one."""
-    (activated,) = evidence.details("activated")
     authors = [(evidence.template.get("metadata") or {}).get("author")]
-    authors += (activated.get("authors") or {}).values()
+    authors += (evidence.activated.get("authors") or {}).values()
     barred = {identity(author) for author in authors if isinstance(author, str)}
     separate = (step.get("identity_separation") or {}).get("scorer_must_not_be_author", True)
     return separate and identity(name) in barred
@@ -619,7 +576,7 @@ def check_results_hash(evidence: Evidence) -> Problems:
 
 def check_resolution(evidence: Evidence) -> Problems:
     """Check that each step of the committed programme is there with its result."""
-    resolution = evidence.document("resolution.json")
+    resolution = evidence.resolution
     programme = evidence.template["resolution_programme"]
     steps = resolution["steps"]
     frame = {
@@ -682,11 +639,12 @@ def problems_of_failure(evidence: Evidence, step: Document, result: Document) ->
         yield f"{name}: failed, and no step was committed to go on with"
     expected = {"reason": result["reason"], "error_detail": result["error_detail"]}
     if step["type"] == "hitl_rubric":
-        entry = next(e for e in evidence.template["hitl_steps"] if e["step_id"] == name)
+        entry = evidence.rubrics[name]
         minimum = (entry.get("identity_separation") or {}).get("minimum_scorers", 1)
         items = evidence.drawn_items(entry)
-        lines = [line for _, line in evidence.lines(f"hitl/{name}.jsonl")]
-        counting, limit = rated(entry, items, lines).scorers, step.get("timeout_seconds")
+        given = rated(entry, items, evidence.values(f"hitl/{name}.jsonl"))
+        counting, limit = given.scorers, step.get("timeout_seconds")
+        # A rating that went badly must not be given up for one that is not asked.
         if counting >= minimum or limit is None:
             yield f"{name}: failed, and enough people had scored, or no time was set"
         detail = (
@@ -720,7 +678,7 @@ def problems_of_step(evidence: Evidence, step: Document, done: Document) -> Prob
     elif done["status"] == "completed" and step["type"] == "aggregation":
         yield from differs(name, {"results_hash": evidence.aggregate["results_hash"]}, result)
     elif done["status"] == "completed" and step["type"] == "hitl_rubric":
-        entry = next(e for e in evidence.template["hitl_steps"] if e["step_id"] == name)
+        entry = evidence.rubrics[name]
         rating = evidence.ratings[name]
         expected: Document = {
             "items": len(evidence.drawn_items(entry)),
@@ -732,9 +690,8 @@ def problems_of_step(evidence: Evidence, step: Document, done: Document) -> Prob
         if rating.scorers < minimum:
             yield f"{name}: completed with fewer people than were committed"
     elif done["status"] == "completed":
-        (activated,) = evidence.details("activated")
-        spec = step["input_spec"]
-        computation = f"{spec['computation']}@{activated['computations'].get(spec['computation'])}"
+        spec, versions = step["input_spec"], evidence.activated["computations"]
+        computation = f"{spec['computation']}@{versions.get(spec['computation'])}"
         expected = {
             "computation": computation,
             "over": spec.get("over", "episodes"),
@@ -815,73 +772,14 @@ INTERVAL: Final = ["high", "level", "low", "method"]
 METHODS: Final = {"undefined", "bca", "cluster_bca", "cluster_clt"}
 FAILED_COMPUTATIONS: Final = {"computation-raised", "output-not-json", MISFIT}
 """Why a computation can fail its step."""
-HISTORY: Final[dict[str, dict[str, type]]] = {
-    "runs": dict.fromkeys(
-        ("theatre_id", "construct_id", "construct_version", "tier", "resolved_at", "results_hash"),
-        str,
-    ),
-    "telemetry": dict.fromkeys(
-        ("construct_id", "construct_version", "start", "end", "confirmed_at"), str
-    ),
-    "attestations": {"attester": str, "independent": bool, "results_hash": str, "at": str},
-    "disputes": dict.fromkeys(("dispute_id", "status", "at"), str),
-    "signals": {
-        "source": str,
-        "construct_id": str,
-        "construct_version": str,
-        "consistent": bool,
-        "at": str,
-    },
-}
-"""What there is in a history: sort → member → type."""
-MOMENTS: Final = {"at", "start", "end", "confirmed_at", "resolved_at"}
-WORDS: Final = {
-    "tier": {"UNVERIFIED", "BACKTESTED", "PROVEN"},
-    "status": {"filed", "admitted", "resolved"},
-}
-
-
-def problems_of_history(history: Document, theatre_id: str, moment: str) -> Problems:
-    """Yield where the history is none of other runs, known at `moment`.
-
-    Source: docs/contract/evidence.md §10.
-    """
-    if history.keys() != HISTORY.keys():
-        yield "tier.json/history: another member, or one missing"
-    for sort, form in HISTORY.items():
-        items = history[sort]
-        for item in items:
-            if {name: type(value) for name, value in item.items()} != form or "" in item.values():
-                yield f"tier.json/history/{sort}: a record of another form"
-            else:
-                yield from (f"tier.json/history/{sort}: {one}" for one in problems_of(item, moment))
-            if item.get("theatre_id") == theatre_id:
-                yield "tier.json/history/runs: this run itself"
-        by = {"runs": "theatre_id", "disputes": "dispute_id"}.get(sort)
-        if len({item[by] if by else canonical(item) for item in items}) < len(items):
-            yield f"tier.json/history/{sort}: one of them twice"
-
-
-def problems_of(item: Document, moment: str) -> Problems:
-    """Yield what is wrong with the values of one record of a history."""
-    for name, value in item.items():
-        if value not in WORDS.get(name, {value}):
-            yield f"expected another {name}, got {value!r:.60}"
-        if name == "results_hash" and not SHA256.fullmatch(value):
-            yield f"expected a SHA-256, got {value!r:.60}"
-        if name == "theatre_id" and not A_UUID.fullmatch(value):
-            yield f"expected a UUID, got {value!r:.60}"
-        if name in MOMENTS and parsed_time(value) > parsed_time(moment):
-            yield f"expected a moment up to {moment}, got {value}"
-    if "start" in item and not item["start"] < item["end"] <= item["confirmed_at"]:
-        yield "times in another order"
 
 
 def check_tier(evidence: Evidence) -> Problems:
     """Check that tier, unmet requirements and expiry follow from the evidence."""
     stated = evidence.document("tier.json")
     theatre_id, moment = evidence.receipt["theatre_id"], evidence.trail[-1]["at"]
-    yield from problems_of_history(stated["history"], theatre_id, moment)
+    for wanted, found in problems_of_history(stated["history"], theatre_id, moment):
+        yield f"tier.json/history: expected {wanted}, got {found:.60}"
     template, pins = evidence.template, evidence.template["version_pins"]
     tally, under_test = evidence.results[0], evidence.config["construct_under_test"]
     adapters = [asked.adapters for asked in evidence.recorded]
@@ -911,6 +809,7 @@ def check_tier(evidence: Evidence) -> Problems:
         "commitment_verifiable": evidence.receipt["commitment_hash"] == evidence.commitment_hash,
         "extra_caps": extra_caps(evidence, adapter),
     }
+    # From the facts that were counted here: a tier that is only stated is not earned.
     assessment = tier(facts, stated["history"], resolved_at=moment)
     expected = {"facts": facts, "history": stated["history"], "assessment": assessment}
     yield from differs("tier.json", expected, stated)
@@ -940,7 +839,7 @@ def missed(evidence: Evidence) -> Iterator[tuple[str, str, bool]]:
 
     A `provenance_chain` that found its log not intact counts as failed.
     """
-    steps = evidence.document("resolution.json")["steps"]
+    steps = evidence.resolution["steps"]
     for step, done in zip(evidence.template["resolution_programme"], steps, strict=True):
         computes = step["type"] == "deterministic_computation"
         walks = (step.get("input_spec") or {}).get("computation") == "provenance_chain"
@@ -953,8 +852,7 @@ def missed(evidence: Evidence) -> Iterator[tuple[str, str, bool]]:
 
 def findings(evidence: Evidence) -> list[str]:
     """Return what a reader must know and no tier rule looks at."""
-    (activated,) = evidence.details("activated")
-    source = evidence.version_source
+    activated, source = evidence.activated, evidence.version_source
     found = [] if source == "computed" else [f"version-{source}"]
     found += [] if isolation(evidence)["network"] else ["network-open"]
     began, before = activated["environment"], activated["previous_environment"]
@@ -1037,6 +935,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "theatre_resolved_at": evidence.trail[-1]["at"],
         **dict.fromkeys(RESERVED),
     }
+    # Every member, and none more: what is not computed again must not be on a certificate.
     yield from differs("certificate.json", expected, evidence.certificate)
 
 

@@ -39,22 +39,16 @@ def verifier_source() -> str:
         source = inspect.getsource(module)
         lines = source.splitlines(keepends=True)
         for node in ast.parse(source).body:
+            height = (node.end_lineno or node.lineno) - node.lineno + 1
             docstring = isinstance(node, ast.Expr) and node.lineno == 1
             if docstring or isinstance(node, ast.Import | ast.ImportFrom):
-                lines[node.lineno - 1 : node.end_lineno] = [""] * _height(node)
+                lines[node.lineno - 1 : node.end_lineno] = [""] * height
             if isinstance(node, ast.Import):
                 plain.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and _from_outside(node):
+            elif isinstance(node, ast.ImportFrom):
                 names[str(node.module)].update(alias.name for alias in node.names)
         bodies.append("".join(lines).strip())
     imports = [f"import {name}" for name in sorted(plain)]
-    imports += [f"from {name} import {', '.join(sorted(names[name]))}" for name in sorted(names)]
+    outside = [name for name in sorted(names) if not name.startswith(("__future__", "theatre."))]
+    imports += [f"from {name} import {', '.join(sorted(names[name]))}" for name in outside]
     return "\n\n\n".join(["\n".join([HEADER, *imports]), *bodies]) + "\n"
-
-
-def _height(node: ast.stmt) -> int:
-    return (node.end_lineno or node.lineno) - node.lineno + 1
-
-
-def _from_outside(node: ast.ImportFrom) -> bool:
-    return node.module != "__future__" and not str(node.module).startswith("theatre.")

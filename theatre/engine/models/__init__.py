@@ -9,19 +9,17 @@ from theatre.engine.models.episodes import (
     CriterionResult,
     EpisodeOutcome,
     ExecutionPath,
+    FrozenArray,
+    FrozenObject,
     GroundTruthEpisode,
     InvocationStatus,
     Scored,
     TheatreCriteria,
     Verdict,
-    read_episodes,
-    read_gold_labels,
-)
-from theatre.engine.models.frozen import (
-    FrozenArray,
-    FrozenObject,
     freeze_json,
     freeze_object,
+    read_episodes,
+    read_gold_labels,
 )
 from theatre.engine.models.records import (
     EPISODE_RESULT,
@@ -30,8 +28,10 @@ from theatre.engine.models.records import (
     SECOND,
     Attempt,
     EpisodeRecord,
+    EpisodeResult,
     EpisodeTrouble,
     InvocationMetadata,
+    InvocationRecord,
     OracleInvocationRequest,
     OracleInvocationResponse,
     PlayedRecord,
@@ -39,27 +39,23 @@ from theatre.engine.models.records import (
     RecordedCall,
     RetryPolicy,
     members_of,
-)
-from theatre.engine.models.results import (
-    ANSWER,
-    REQUEST,
-    EpisodeResult,
-    InvocationRecord,
-    Judge,
-    Judgement,
-    ask_judge,
-    replay_judgement,
     sequence_ranges,
 )
 from theatre.engine.models.scorers import (
+    ANSWER,
+    REQUEST,
     SINGLE_CALL,
     Computation,
     EpisodePlay,
     EpisodeRunner,
+    Judge,
+    Judgement,
     Scorer,
     ScorerKind,
     ScoringCase,
     Turn,
+    ask_judge,
+    replay_judgement,
     turn_of,
 )
 

@@ -1,15 +1,21 @@
-"""Episodes and gold labels, read from the lines of their datasets."""
+"""Episodes and labels read from their datasets, how they end, and documents that cannot change."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Literal, NoReturn, Self, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, json_type, parse_object
+from theatre.engine.canonical_json import (
+    MAX_INPUT_DEPTH,
+    JsonObject,
+    JsonValue,
+    json_type,
+    parse_object,
+)
 from theatre.engine.errors import DatasetError, ParseError
 from theatre.engine.schema_registry import Quoted, phrase
 
@@ -186,3 +192,45 @@ class TheatreCriteria(BaseModel):
     criteria_ids: tuple[str, ...]
     criteria_human: str = ""
     weights: dict[str, float] = {}
+
+
+class FrozenObject(dict[str, JsonValue]):
+    """A JSON object that cannot be changed; still a dict for serialisers and schemas."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a committed document cannot be changed")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __deepcopy__(self, _: object) -> Self:
+        """Return the object itself: there is nothing to protect a copy from."""
+        return self
+
+
+class FrozenArray(list[JsonValue]):
+    """A JSON array that cannot be changed; still a list for serialisers and schemas."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a committed document cannot be changed")
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __deepcopy__(self, _: object) -> Self:
+        """Return the array itself."""
+        return self
+
+
+def freeze_json(value: JsonValue) -> JsonValue:
+    """Return an immutable deep copy of `value`."""
+    if isinstance(value, dict):
+        return FrozenObject({key: freeze_json(item) for key, item in value.items()})
+    if isinstance(value, list):
+        return FrozenArray(freeze_json(item) for item in value)
+    return value
+
+
+def freeze_object(value: JsonObject) -> JsonObject:
+    """Return `freeze_json` of an object, typed as one."""
+    return cast("JsonObject", freeze_json(value))

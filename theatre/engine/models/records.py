@@ -1,21 +1,35 @@
-"""The forms of what the evidence keeps of calls: the writer fills them, the check reads into them.
+"""What the evidence keeps of calls and episodes: the forms of documents, and the journal's line.
 
-Source: docs/contract/evidence.md §7 and §3; docs/constructs.md. A form
-says which members a document has, and of which type. Which values may stand there, and whether
-they are right, writer and check decide each by itself (docs/adr/0018).
+Source: docs/contract/evidence.md §7 and §3; docs/constructs.md. A form says which members a
+document has, and of which type: the writer fills them, the check reads into them. Which values may
+stand there, and whether they are right, writer and check decide each by itself (docs/adr/0018).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
-from typing import Any
+from enum import Enum
+from functools import cached_property, lru_cache
+from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models.episodes import InvocationStatus
+from theatre.engine.canonical_json import (
+    JsonObject,
+    JsonValue,
+    canonical_bytes,
+    canonical_line,
+    parse_object,
+)
+from theatre.engine.errors import ParseError
+from theatre.engine.models.episodes import (
+    CriterionResult,
+    EpisodeOutcome,
+    InvocationStatus,
+    Scored,
+    Verdict,
+)
 
 FIRST, SECOND = 0, 1
 """The values of `repeat`: the calls of a first round, and of a second one."""
@@ -42,6 +56,31 @@ class _Form:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
+@dataclass(frozen=True, slots=True)
+class _CopiedForm(_Form):
+    """A form whose document shares nothing with it."""
+
+    def as_document(self) -> JsonObject:
+        """Return what is sent, or what the evidence keeps."""
+        # A runner or scorer that changes what it is shown must not reach the record.
+        return {one.name: _copied(getattr(self, one.name)) for one in fields(self)}
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def _copied(value: object) -> JsonValue:
+    if type(value) in _SCALARS:
+        return cast("JsonValue", value)
+    if isinstance(value, dict):
+        return {name: _copied(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_copied(item) for item in value]
+    if isinstance(value, _Form | RetryPolicy):
+        return value.as_document()
+    return cast("JsonValue", value.value if isinstance(value, Enum) else value)
+
+
 class RetryPolicy(BaseModel):
     """How often a failed call is tried again, and the first wait in seconds (then doubling)."""
 
@@ -50,9 +89,13 @@ class RetryPolicy(BaseModel):
     max_retries: int = Field(default=2, ge=0, le=10)
     backoff_seconds: float = Field(default=5, ge=0, le=3600)
 
+    def as_document(self) -> JsonObject:
+        """Return the policy as it is sent and stored."""
+        return {"max_retries": self.max_retries, "backoff_seconds": self.backoff_seconds}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InvocationMetadata:
+class InvocationMetadata(_CopiedForm):
     """The engine's side of a call. `sanitised` is true only if the sanitiser really ran."""
 
     timeout_seconds: float = 30
@@ -61,22 +104,9 @@ class InvocationMetadata:
     sanitised: bool = False
     invoked_at: str
 
-    def as_document(self) -> JsonObject:
-        """Return the engine's side as it is sent and stored."""
-        return {
-            "timeout_seconds": self.timeout_seconds,
-            "retry_policy": {
-                "max_retries": self.retry_policy.max_retries,
-                "backoff_seconds": self.retry_policy.backoff_seconds,
-            },
-            "deterministic": self.deterministic,
-            "sanitised": self.sanitised,
-            "invoked_at": self.invoked_at,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OracleInvocationRequest:
+class OracleInvocationRequest(_CopiedForm):
     """What a construct receives. It never holds an expectation, a label or a path."""
 
     invocation_id: str
@@ -87,21 +117,9 @@ class OracleInvocationRequest:
     input_data: dict[str, Any]
     metadata: InvocationMetadata
 
-    def as_document(self) -> JsonObject:
-        """Return the envelope as it is sent and stored, sharing nothing with the request."""
-        return {
-            "invocation_id": self.invocation_id,
-            "theatre_id": self.theatre_id,
-            "episode_id": self.episode_id,
-            "construct_id": self.construct_id,
-            "construct_version": self.construct_version,
-            "input_data": _copied(self.input_data),
-            "metadata": self.metadata.as_document(),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OracleInvocationResponse:
+class OracleInvocationResponse(_CopiedForm):
     """An answer as the engine recorded it; `latency_ms` and `responded_at` are measured here.
 
     `construct_id` and `construct_version` are what the construct reported, or null where it
@@ -117,22 +135,9 @@ class OracleInvocationResponse:
     error_detail: str | None = None
     responded_at: str
 
-    def as_document(self) -> JsonObject:
-        """Return the envelope as the evidence keeps it, sharing nothing with the response."""
-        return {
-            "invocation_id": self.invocation_id,
-            "construct_id": self.construct_id,
-            "construct_version": self.construct_version,
-            "output_data": _copied(self.output_data),
-            "latency_ms": self.latency_ms,
-            "status": self.status.value,
-            "error_detail": self.error_detail,
-            "responded_at": self.responded_at,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(_CopiedForm):
     """One try of one call.
 
     `reason` is a stable code where the engine, not the construct, decided the status (see
@@ -145,18 +150,9 @@ class Attempt:
     raw: str | None = None
     stderr: str | None = None
 
-    def as_document(self) -> JsonObject:
-        """Return the form that the evidence keeps."""
-        return {
-            "response": self.response.as_document(),
-            "reason": self.reason,
-            "raw": self.raw,
-            "stderr": self.stderr,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedCall:
+class RecordedCall(_CopiedForm):
     """One call of a construct, with every attempt at it; `adapter` is the adapter's pin."""
 
     hop: int
@@ -166,18 +162,6 @@ class RecordedCall:
     version_source: str
     request: OracleInvocationRequest
     attempts: Sequence[Attempt]
-
-    def as_document(self) -> JsonObject:
-        """Return the form that the evidence keeps."""
-        return {
-            "hop": self.hop,
-            "repeat": self.repeat,
-            "construct_id": self.construct_id,
-            "adapter": self.adapter,
-            "version_source": self.version_source,
-            "request": self.request.as_document(),
-            "attempts": [attempt.as_document() for attempt in self.attempts],
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +183,7 @@ class PlayedRecord(EpisodeRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedBatch:
+class RecordedBatch(_CopiedForm):
     """What the trail says of a batch: its episodes as inclusive ranges, and two digests of them.
 
     `records_sha256` is over the lines of the invocation records, which are in the bundle;
@@ -210,15 +194,6 @@ class RecordedBatch:
     records_sha256: str
     journal_sha256: str
     statuses: Mapping[str, int]
-
-    def as_document(self) -> JsonObject:
-        """Return the detail of the audit event."""
-        return {
-            "seqs": [[first, last] for first, last in self.seqs],
-            "records_sha256": self.records_sha256,
-            "journal_sha256": self.journal_sha256,
-            "statuses": {**self.statuses},
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,10 +209,138 @@ class EpisodeTrouble(_Form):
     error_detail: str | None
 
 
-def _copied(value: JsonValue) -> JsonValue:
-    # A scorer that changes what it is shown must not reach the record.
-    if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copied(item) for item in value]
-    return value
+_MEMBERS = {"episode_id", "facts", "outcome", "scores", "seq", "status"}
+# Within a string a quote is escaped, and no other member of these names is an object or stands
+# behind one: the first of the one and the last of the other frame the record.
+_OPENS, _CLOSES = b',"invocation":{', b'},"outcome":"'
+
+
+class InvocationRecord:
+    """The document that becomes `invocations/episode_NNNNNN.json`: as values, and as its line.
+
+    Each is made from the other when it is first asked for: what only streams past is not parsed.
+    """
+
+    def __init__(self, document: JsonObject) -> None:
+        self.document = document
+
+    @classmethod
+    def of_line(cls, line: bytes) -> Self:
+        """Return the record of a canonical line, its line feed included."""
+        record = cls.__new__(cls)
+        record.line = line
+        return record
+
+    @cached_property
+    def document(self) -> JsonObject:
+        """Return the record as values."""
+        return parse_object(self.line)
+
+    @cached_property
+    def line(self) -> bytes:
+        """Return the canonical line: hashed, journalled and bundled as it is."""
+        return canonical_line(self.document)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other is a record of the same bytes."""
+        return isinstance(other, InvocationRecord) and self.line == other.line
+
+    def __hash__(self) -> int:
+        """Return a hash of the bytes."""
+        return hash(self.line)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeResult:
+    """One recorded episode: its evidence document, what it counts as, and its scores.
+
+    `facts` is what settling must know of the record without parsing it. What is cached next to
+    the record (facts, outcome, scores) is under the digest of the batch, like the record itself.
+    """
+
+    seq: int
+    episode_id: str
+    status: InvocationStatus
+    outcome: EpisodeOutcome
+    scores: Mapping[str, CriterionResult]
+    facts: JsonObject
+    record: InvocationRecord
+
+    def as_document(self) -> JsonObject:
+        """Return the journal's form: scores as billionths, gaps by name."""
+        return {
+            **self._before_record(),
+            "invocation": self.record.document,
+            **self._behind_record(),
+        }
+
+    @cached_property
+    def line(self) -> bytes:
+        """Return the canonical line of the journal's form; the stored bytes, if it was read."""
+        before = canonical_bytes(self._before_record())
+        behind = canonical_line(self._behind_record())
+        return b"".join(
+            (before[:-1], _OPENS[:-1], self.record.line[:-1], b",", behind[1:]),
+        )
+
+    def _before_record(self) -> JsonObject:
+        return {"episode_id": self.episode_id, "facts": self.facts}
+
+    def _behind_record(self) -> JsonObject:
+        return {
+            "outcome": self.outcome.value,
+            "scores": {
+                criterion: result.nano if isinstance(result, Scored) else result.value
+                for criterion, result in self.scores.items()
+            },
+            "seq": self.seq,
+            "status": self.status.value,
+        }
+
+    @classmethod
+    def from_line(cls, line: bytes) -> EpisodeResult:
+        """Read a line of the journal back; its record stays bytes until it is needed as values.
+
+        Raises ParseError for what `line` never was, as far as it shows outside the record.
+        """
+        opens, closes = line.find(_OPENS), line.rfind(_CLOSES)
+        if not (line.startswith(b'{"episode_id":') and 0 < opens < closes and line[-1:] == b"\n"):
+            raise _other_spelling()
+        record = line[opens + len(_OPENS) - 1 : closes + 1] + b"\n"
+        document = parse_object(line[:opens] + line[closes + 1 :])
+        seq, scores = document.get("seq"), document.get("scores")
+        if document.keys() != _MEMBERS or type(seq) is not int or not isinstance(scores, dict):
+            raise _other_spelling()
+        try:
+            result = cls(
+                seq=seq,
+                episode_id=cast("str", document["episode_id"]),
+                status=InvocationStatus(cast("str", document["status"])),
+                outcome=EpisodeOutcome(cast("str", document["outcome"])),
+                scores={
+                    name: Scored(value) if isinstance(value, int) else Verdict(cast("str", value))
+                    for name, value in scores.items()
+                },
+                facts=cast("JsonObject", document["facts"]),
+                record=InvocationRecord.of_line(record),
+            )
+        except ValueError as error:
+            raise _other_spelling() from error
+        # Not made again: a digest is over the bytes that are stored.
+        result.__dict__["line"] = line
+        return result
+
+
+def sequence_ranges(sequences: Iterable[int]) -> list[tuple[int, int]]:
+    """Return ascending `sequences` as inclusive ranges: 1, 2, 3, 7 → (1, 3), (7, 7)."""
+    ranges: list[tuple[int, int]] = []
+    for seq in sequences:
+        if ranges and ranges[-1][1] == seq - 1:
+            ranges[-1] = (ranges[-1][0], seq)
+        else:
+            ranges.append((seq, seq))
+    return ranges
+
+
+def _other_spelling() -> ParseError:
+    return ParseError("expected the canonical line of a result, got another spelling")

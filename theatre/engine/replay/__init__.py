@@ -12,9 +12,9 @@ from theatre.engine.replay.context import (
 )
 from theatre.engine.replay.engine import ReplayEngine
 from theatre.engine.replay.human_review import HumanReview, RatingItem, SubmittedScore, rating_items
-from theatre.engine.replay.recording import FailureReasons, reasons_with_examples, with_reasons
 from theatre.engine.replay.scoring_pass import DistinctEvidence
 from theatre.engine.replay.tier_evidence import unqualified_measures
+from theatre.engine.replay.trail import FailureReasons, reasons_with_examples, with_reasons
 
 __all__ = [
     "DatasetReader",

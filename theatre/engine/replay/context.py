@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,15 +18,15 @@ from theatre.engine.models import (
     Computation,
     EpisodeResult,
     EpisodeRunner,
+    GroundTruthEpisode,
     InvocationStatus,
     Judge,
     Scorer,
     read_gold_labels,
 )
 from theatre.engine.oracle_contract import InputSanitiser, Invoker, OracleAdapter
-from theatre.engine.replay.episode import CalledEpisode
-from theatre.engine.replay.records import last_latency
 from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.scoring import FailureStop, exact
 from theatre.engine.templates import GOLD_LABELS, ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierHistory
 
@@ -181,6 +182,48 @@ class OpenDatasets:
         }
 
 
+@contextlib.contextmanager
+def open_datasets(
+    template: ProductTheatreTemplate, source: DatasetSource
+) -> Iterator[OpenDatasets]:
+    """Open every dataset that the template commits to, and close them; errors as `source.open`."""
+    config, hashes = template.product_theatre_config, template.dataset_hashes
+    with contextlib.ExitStack() as stack:
+        readers = {}
+        for name, path in config.data_paths().items():
+            # Hashed and read through one descriptor: a file swapped in between is not read.
+            readers[name] = source.open(path, sha256=hashes[name])
+            stack.callback(readers[name].close)
+        replay = readers.pop(config.replay_dataset_id)
+        yield OpenDatasets(replay=replay, others=readers)
+
+
+# What is to be called, and when to stop.
+
+
+EpisodePair = tuple[GroundTruthEpisode, EpisodeResult | None]
+
+
+async def pair_in_order(
+    episodes: Iterator[GroundTruthEpisode], results: AsyncIterator[EpisodeResult]
+) -> AsyncIterator[EpisodePair]:
+    """Yield every episode of the dataset with the result recorded before, or None."""
+    result = await anext(results, None)
+    for episode in episodes:
+        if result is None or result.seq != episode.seq:
+            yield episode, None
+            continue
+        yield episode, result
+        result = await anext(results, None)
+
+
+def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:
+    """Return the committed stop rule for a dataset of `total` episodes."""
+    policy = template.execution_policy
+    threshold = exact(policy.failure_threshold) if policy.on_threshold == "settle" else None
+    return FailureStop(total=total, threshold=threshold)
+
+
 # How far a run is, for display.
 
 
@@ -192,28 +235,6 @@ class Progress:
     total: int
     status: InvocationStatus | None = None
     latency_ms: int | None = None
-
-
-class ProgressCount:
-    """Reports to a listener how many answers have arrived, in order of arrival."""
-
-    def __init__(self, listener: Callable[[Progress], None], *, done: int, total: int) -> None:
-        self._listener = listener
-        self._done = done
-        self._total = total
-        listener(Progress(done=done, total=total))
-
-    def count(self, called: CalledEpisode) -> None:
-        """Take one more answer."""
-        self._done += 1
-        self._listener(
-            Progress(
-                done=self._done,
-                total=self._total,
-                status=called.answer.status,
-                latency_ms=last_latency(called.record),
-            )
-        )
 
 
 # What settling a run brought.
@@ -284,12 +305,6 @@ class RunSettings:
     batch_seconds: float = 1.0
     concurrency_limit: int | None = None
     attempt: int = 0
-
-    def concurrency(self, committed: int) -> int:
-        """Return how many calls to make at a time."""
-        return (
-            committed if self.concurrency_limit is None else min(committed, self.concurrency_limit)
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,20 +21,24 @@ from theatre.engine.models import (
     read_episodes,
 )
 from theatre.engine.replay.context import (
+    EpisodePair,
     OpenDatasets,
-    ProgressCount,
+    Progress,
     RunContext,
     RunJournal,
     RunSettings,
+    failure_stop,
+    pair_in_order,
 )
-from theatre.engine.replay.episode import CalledEpisode, EpisodeCaller, JudgedCaller
-from theatre.engine.replay.recording import BatchWriter, Recorder
-from theatre.engine.replay.records import wrap_in_shape_check
-from theatre.engine.replay.scoring_pass import failure_stop, pair_in_order
+from theatre.engine.replay.episode import (
+    CalledEpisode,
+    EpisodeCaller,
+    JudgedCaller,
+    wrap_in_shape_check,
+)
+from theatre.engine.replay.recording import BatchWriter, Recorder, last_latency
 from theatre.engine.scoring import FailureStop, TheatreScoringProvider
 from theatre.engine.templates import ProductTheatreTemplate
-
-_Pairs = AsyncIterator[tuple[GroundTruthEpisode, EpisodeResult | None]]
 
 
 class Dispatcher:
@@ -65,7 +69,7 @@ class Dispatcher:
         self._next = 1
         self._early: dict[int, bool] = {}
 
-    async def run(self, pairs: _Pairs) -> None:
+    async def run(self, pairs: AsyncIterator[EpisodePair]) -> None:
         """Call for every episode without a result, until the stop.
 
         Raises what `call` or `record` raised first; the other calls are given up then. Raises
@@ -80,7 +84,11 @@ class Dispatcher:
                     if self._is_over:
                         break
         except BaseExceptionGroup as errors:
-            raise _first(errors) from errors
+            # The first is the one that ended the others.
+            first: BaseException = errors
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            raise first from errors
         if self._next <= reached and not self._is_over:
             raise JournalError(
                 f"expected an answer or an error for episode {self._next}, got neither: run the "
@@ -135,21 +143,8 @@ class Dispatcher:
                 task.cancel()
 
 
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first of the errors of a task group: the one that ended the others."""
-    first: BaseException = errors
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
-
-
-# The calls of a run: every episode that is not recorded.
-#
-# Source: docs/contract/construct.md §5.
-
-
 class CallingPass:
-    """Calls the committed constructs in dataset order and records what they answer."""
+    """Calls the committed constructs for every episode that is not recorded, in dataset order."""
 
     def __init__(
         self,
@@ -171,81 +166,68 @@ class CallingPass:
         self._clock = clock
         self._settings = settings
         self._judge = judge
-        self._limit = settings.concurrency(template.execution_policy.max_concurrency)
 
-    async def run(
-        self,
-        datasets: OpenDatasets,
-        draws: Draws,
-    ) -> None:
-        """Call for every episode that is not recorded.
+    async def run(self, datasets: OpenDatasets, draws: Draws) -> None:
+        """Make the calls and record them.
 
         RunStoppedError where the context says that the run is to stop; what was called is
         recorded.
         """
-        config = self._template.product_theatre_config
-        gold = datasets.gold_labels(config.gold_label_dataset_id)
+        template, context = self._template, self._context
+        limit = template.execution_policy.max_concurrency
+        if self._settings.concurrency_limit is not None:
+            limit = min(limit, self._settings.concurrency_limit)
+        gold = datasets.gold_labels(template.product_theatre_config.gold_label_dataset_id)
         caller = self._caller(datasets, draws, gold)
-        writer = self._writer(gold)
-        progress = await self._progress(datasets)
-        async with writer:
+        recorder = Recorder(self._journal, provider=self._provider, gold=gold, clock=self._clock)
+        done, total = len(await self._journal.recorded()), datasets.replay.lines_total
+        context.on_progress(Progress(done=done, total=total))
+        async with BatchWriter(
+            recorder.record,
+            # With all callers waiting, no more than a batch is held back.
+            size=max(1, self._settings.batch_size - limit + 1),
+            max_age=self._settings.batch_seconds,
+            sleep=context.sleep,
+        ) as writer:
 
             async def record(called: CalledEpisode) -> None:
-                progress.count(called)
+                nonlocal done
+                done += 1
+                status, latency_ms = called.answer.status, last_latency(called.record)
+                context.on_progress(
+                    Progress(done=done, total=total, status=status, latency_ms=latency_ms)
+                )
                 await writer.put(called)
 
             dispatcher = Dispatcher(
-                limit=self._limit,
-                stop=failure_stop(self._template, datasets.replay.lines_total),
+                limit=limit,
+                stop=failure_stop(template, total),
                 call=caller.call,
                 record=record,
-                is_stopping=self._context.is_stopping,
+                is_stopping=context.is_stopping,
             )
             episodes = read_episodes(datasets.replay.lines())
             await dispatcher.run(pair_in_order(episodes, self._journal.results()))
-        if dispatcher.cut_short or self._context.is_stopping():
+        if dispatcher.cut_short or context.is_stopping():
             raise RunStoppedError("expected to settle what was called, got asked to stop before")
-
-    def _writer(self, gold: Mapping[str, JsonObject]) -> BatchWriter[CalledEpisode]:
-        """Return a writer that, with all callers waiting, never holds more than a batch back."""
-        recorder = Recorder(self._journal, provider=self._provider, gold=gold, clock=self._clock)
-        return BatchWriter(
-            recorder.record,
-            size=max(1, self._settings.batch_size - self._limit + 1),
-            max_age=self._settings.batch_seconds,
-            sleep=self._context.sleep,
-        )
-
-    async def _progress(self, datasets: OpenDatasets) -> ProgressCount:
-        return ProgressCount(
-            self._context.on_progress,
-            done=len(await self._journal.recorded()),
-            total=datasets.replay.lines_total,
-        )
 
     def _caller(
         self, datasets: OpenDatasets, draws: Draws, gold: Mapping[str, JsonObject]
     ) -> EpisodeCaller | JudgedCaller:
+        template, context = self._template, self._context
+        size = template.execution_policy.deterministic_sample
+        ids = (episode.episode_id for episode in read_episodes(datasets.replay.lines()))
         caller = EpisodeCaller(
             theatre_id=self._receipt.theatre_id,
-            template=self._template,
-            adapters=wrap_in_shape_check(
-                self._template.hops, self._context.adapters, self._context.registry
-            ),
-            invoke=self._context.invoke,
+            template=template,
+            adapters=wrap_in_shape_check(template.hops, context.adapters, context.registry),
+            invoke=context.invoke,
             clock=self._clock,
-            sanitiser=self._context.sanitiser_for(self._template),
+            sanitiser=context.sanitiser_for(template),
             draws=draws,
-            repeated=self._draw_repeated(datasets, draws),
-            runner=self._context.runner_for(self._template),
+            repeated=draws.repeated(ids, size),
+            runner=context.runner_for(template),
         )
         if self._judge is None:
             return caller
         return JudgedCaller(caller, provider=self._provider, judge=self._judge, gold=gold)
-
-    def _draw_repeated(self, datasets: OpenDatasets, draws: Draws) -> frozenset[str]:
-        size = self._template.execution_policy.deterministic_sample
-        if not size:
-            return frozenset()
-        ids = (episode.episode_id for episode in read_episodes(datasets.replay.lines()))
-        return draws.repeated(ids, size)

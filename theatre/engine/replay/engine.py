@@ -6,14 +6,12 @@ that died is run again with the same journal and does only what is not recorded 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import SteadyClock, format_rfc3339
 from theatre.engine.coin import Draws
 from theatre.engine.errors import (
@@ -23,17 +21,15 @@ from theatre.engine.errors import (
     InvalidTransitionError,
     JournalChangedError,
 )
-from theatre.engine.evidence_bundle import CERTIFICATE, bundle_name, set_aside
-from theatre.engine.models import InvocationStatus
+from theatre.engine.evidence_bundle import bundle_name, set_aside
 from theatre.engine.oracle_contract import Isolation
-from theatre.engine.replay.computations import planned_computations
 from theatre.engine.replay.context import (
-    REPRODUCED,
     OpenDatasets,
     RunContext,
     RunJournal,
     RunSettings,
     SealedRun,
+    open_datasets,
     run_in_thread,
 )
 from theatre.engine.replay.dispatch import CallingPass
@@ -41,78 +37,26 @@ from theatre.engine.replay.episode import require_judge
 from theatre.engine.replay.preflight import (
     activation_detail,
     check_adapters,
-    probe_isolation,
-    read_isolation,
     refuse_rehearsal,
     refuse_unsupported,
     refuse_weaker,
 )
-from theatre.engine.replay.recording import trouble_events, with_reasons
-from theatre.engine.replay.self_check import SELF_CHECK_FAILED, RefusedDraft, check_draft, refuse
+from theatre.engine.replay.self_check import (
+    SELF_CHECK_FAILED,
+    RefusedDraft,
+    check_draft,
+    recover_sealed_run,
+    refuse,
+)
 from theatre.engine.replay.settlement import Settlement
-from theatre.engine.replay.trail_batches import TrailBatches
-from theatre.engine.replay.workflow import ResolutionResult
+from theatre.engine.replay.trail import read_isolation, with_reasons
+from theatre.engine.replay.trail_batches import find_unrecorded_events
+from theatre.engine.replay.workflow import ResolutionResult, planned_computations
 from theatre.engine.resolution import ProgrammeStatus
 from theatre.engine.scoring import TheatreScoringProvider, committed_ratings
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
 from theatre.engine.theatre import Theatre
-
-# After a crash: what the audit chain still lacks, and a bundle that was sealed already.
-#
-# Source: docs/contract/evidence.md §4: recovery never seals twice, the certificate in a sealed
-# bundle is the one that is stored. docs/contract/earned.md §1: what is read back is verified.
-
-
-async def recover_sealed_run(bundle: Path, journal: RunJournal) -> SealedRun:
-    """Return what an earlier process sealed for this theatre, once it has passed the check.
-
-    Raises JournalChangedError where the bundle's chain does not continue the theatre's own.
-    """
-    entries = (bundle / "audit_trail.jsonl").read_bytes().splitlines()
-    sealed = parse_object(entries[-1])
-    stored = [entry["entry_hash"] async for entry in journal.trail()]
-    already_noted = stored[-1:] == [sealed["entry_hash"]]
-    if not already_noted and stored[-1:] != [sealed["prev_entry_hash"]]:
-        raise JournalChangedError(
-            f"expected the sealed bundle {bundle.name} to continue the theatre's audit chain, "
-            "got another chain: one of the two was changed by hand"
-        )
-    is_certified = (bundle / CERTIFICATE).exists()
-    certificate = parse_object((bundle / CERTIFICATE).read_bytes()) if is_certified else None
-    return SealedRun(
-        aggregate=parse_object((bundle / "scores" / "aggregate.json").read_bytes()),
-        certificate=certificate,
-        reason=None if is_certified else REPRODUCED,
-        sealed_event=_event(sealed),
-        bundle_path=bundle,
-        already_noted=already_noted,
-    )
-
-
-async def find_unrecorded_events(
-    journal: RunJournal, theatre_id: str, *, at: str
-) -> list[AuditEvent]:
-    """Verify what is recorded; return the failures and refusals that a crash kept from the trail.
-
-    Those are the last ones of the last batch: its entries are written one after another. Raises
-    JournalChangedError, naming the first batch that is not as it was recorded.
-    """
-    batches = await TrailBatches.read(journal, theatre_id)
-    return [
-        event
-        async for result in batches.results(journal)
-        if result.status is not InvocationStatus.SUCCESS and result.seq not in batches.troubled
-        for event in trouble_events([result], at=at)
-    ]
-
-
-def _event(entry: JsonObject) -> AuditEvent:
-    return AuditEvent(
-        event_type=cast("str", entry["event_type"]),
-        at=cast("str", entry["at"]),
-        detail=cast("JsonObject", entry["detail"]),
-    )
 
 
 class ReplayEngine:
@@ -223,7 +167,7 @@ class ReplayEngine:
     async def _run_to_bundle(self) -> SealedRun | ResolutionResult | RefusedDraft:
         """Do what is left to do of the run, up to its bundle; CoinError where its coin is lost."""
         draws = self._require_coin()
-        with self._open_datasets() as datasets:
+        with open_datasets(self._template, self._context.datasets) as datasets:
             if self._theatre.state is TheatreState.COMMITTED:
                 await self._activate(datasets)
             if self._theatre.state is TheatreState.ACTIVE:
@@ -243,18 +187,6 @@ class ReplayEngine:
             )
         return Draws(coin, self._receipt.commitment_hash)
 
-    @contextlib.contextmanager
-    def _open_datasets(self) -> Iterator[OpenDatasets]:
-        config, hashes = self._template.product_theatre_config, self._template.dataset_hashes
-        with contextlib.ExitStack() as stack:
-            readers = {}
-            for name, path in config.data_paths().items():
-                # Hashed and read through one descriptor: a file swapped in between is not read.
-                readers[name] = self._context.datasets.open(path, sha256=hashes[name])
-                stack.callback(readers[name].close)
-            replay = readers.pop(config.replay_dataset_id)
-            yield OpenDatasets(replay=replay, others=readers)
-
     async def _activate(self, datasets: OpenDatasets) -> None:
         self._theatre.require_in_time(self._clock())
         # Tried before the first call: what a construct could reach is part of the evidence.
@@ -272,8 +204,12 @@ class ReplayEngine:
         self._tried = tried
 
     async def _probe_isolation(self) -> Mapping[str, Isolation]:
+        """Try what each construct of an episode can reach now."""
         closed = [self._settings.output_dir, *self._context.closed]
-        return await probe_isolation(self._template, closed, self._context)
+        return {
+            hop.construct_id: await self._context.adapters[hop.construct_id].probe_isolation(closed)
+            for hop in self._template.hops
+        }
 
     async def _require_isolated(self) -> None:
         """Try again where this process did not begin the run: on another machine all may be open.
@@ -314,7 +250,6 @@ class ReplayEngine:
                 self._journal,
                 datasets,
                 resolved_at=self._clock(),
-                certificate_run=self._settings.certificate_run,
             )
         except AlreadySealedError:
             earlier = await self._find_sealed()

@@ -1,14 +1,17 @@
-"""One episode: its input, the call of each hop, and perhaps all of them again."""
+"""One episode: its input, the call of each hop, perhaps all of them again, and what a judge says.
+
+Source: docs/contract/construct.md §1 and §5.
+"""
 
 from __future__ import annotations
 
 import copy
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from pathlib import Path
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.clock import SteadyClock, format_rfc3339
 from theatre.engine.coin import Draws
 from theatre.engine.errors import ProgrammeError
@@ -23,7 +26,6 @@ from theatre.engine.models import (
     Judge,
     PlayedRecord,
     RecordedCall,
-    Turn,
     ask_judge,
     turn_of,
 )
@@ -32,15 +34,90 @@ from theatre.engine.oracle_contract import (
     InputSanitiser,
     InvocationMetadata,
     Invoker,
+    Isolation,
     OracleAdapter,
     OracleInvocationRequest,
     SanitisedInput,
+    clean_detail,
+    cut_raw,
     failed_attempt,
 )
+from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
 from theatre.engine.templates import Hop, ProductTheatreTemplate
 
 UNSENDABLE = "unsendable-input"
+"""The reason of an input whose member names the sanitiser would have to change."""
+
+MISFIT = "output-spec"
+"""The reason of an answer that was rejected for its shape; it is retried as any error is."""
+
+
+def wrap_in_shape_check(
+    hops: Iterable[Hop], adapters: Mapping[str, OracleAdapter], registry: SchemaRegistry
+) -> dict[str, OracleAdapter]:
+    """Return the adapter of each hop's construct; where a shape is committed, it is checked."""
+    return {
+        hop.construct_id: ShapeCheckingAdapter(
+            adapters[hop.construct_id], hop.output_spec, registry
+        )
+        if hop.output_spec
+        else adapters[hop.construct_id]
+        for hop in hops
+    }
+
+
+class ShapeCheckingAdapter:
+    """Passes calls on; a success whose `output_data` does not fit `output_spec` is an error."""
+
+    def __init__(
+        self, adapter: OracleAdapter, output_spec: Mapping[str, object], registry: SchemaRegistry
+    ) -> None:
+        self._adapter = adapter
+        self._output_spec = output_spec
+        self._registry = registry
+
+    @property
+    def pin(self) -> str:
+        """Return the pin of the adapter behind."""
+        return self._adapter.pin
+
+    @property
+    def computed_version(self) -> str | None:
+        """Return the version that the adapter behind computes."""
+        return self._adapter.computed_version
+
+    async def probe_isolation(self, closed: Sequence[Path]) -> Isolation:
+        """Return what the construct behind can reach."""
+        return await self._adapter.probe_isolation(closed)
+
+    async def invoke(self, request: OracleInvocationRequest) -> Attempt:
+        """Make one try and judge the shape of what came back."""
+        attempt = await self._adapter.invoke(request)
+        output = attempt.response.output_data
+        if attempt.response.status is not InvocationStatus.SUCCESS or output is None:
+            return attempt
+        violations = self._registry.validate_inline(self._output_spec, output)
+        if not violations:
+            return attempt
+        first = violations[0]
+        detail = f"expected output_data to fit output_spec, got at {first.pointer or '/'}: "
+        rejected = replace(
+            attempt.response,
+            status=InvocationStatus.ERROR,
+            output_data=None,
+            error_detail=clean_detail(detail + first.detail),
+        )
+        return Attempt(
+            response=rejected,
+            reason=MISFIT,
+            raw=cut_raw(canonical_bytes(output)),
+            stderr=attempt.stderr,
+        )
+
+    async def aclose(self) -> None:
+        """Close the adapter behind."""
+        await self._adapter.aclose()
 
 
 @dataclass(slots=True)
@@ -52,11 +129,11 @@ class _Round:
     outputs: dict[str, JsonObject] = field(default_factory=dict)
     status: InvocationStatus = InvocationStatus.SUCCESS
 
-    def input_of(self, hop: Hop, episode_input: JsonObject) -> JsonObject:
-        """Return what `hop` is sent: the episode's input, or that and what came before."""
-        if hop.number == 0:
-            return episode_input
-        return {"episode": episode_input, "upstream": dict(self.outputs)}
+    @property
+    def answer(self) -> EpisodeAnswer:
+        """Return what is scored."""
+        succeeded = self.status is InvocationStatus.SUCCESS
+        return EpisodeAnswer(status=self.status, hops=self.outputs if succeeded else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,23 +187,27 @@ class EpisodeCaller:
         """Return what came of calling for `episode`, whatever the constructs did."""
         if self._runner is not None:
             return await self._play(episode, self._runner)
-        sanitised = self._sanitise(episode.input_data)
-        value = episode.input_data if sanitised is None else sanitised.value
+        sanitised, value = None, episode.input_data
+        if self._sanitiser is not None:
+            policy = self._input_policy
+            sanitised = self._sanitiser.sanitise(
+                value, role_markers=policy.role_markers, raw_fields=policy.raw_fields
+            )
+            value = sanitised.value
         if sanitised is not None and sanitised.wrong_keys:
             rounds = [self._make_unsent_round(episode, sanitised)]
         else:
             rounds = [await self._call_round(episode, value, FIRST)]
-            if rounds[0].status is InvocationStatus.SUCCESS and self._is_repeated(episode):
+            is_repeated = episode.episode_id in self._repeated
+            if rounds[0].status is InvocationStatus.SUCCESS and is_repeated:
                 rounds.append(await self._call_round(episode, value, SECOND))
-        # Shares nothing with the answer: a scorer that changes what it is shown changes no record.
         record = EpisodeRecord(
             seq=episode.seq,
             episode_id=episode.episode_id,
             sanitised=None if sanitised is None else sanitised.record,
             calls=[call for made in rounds for call in made.calls],
         )
-        answer = _answer(rounds[0])
-        return CalledEpisode(episode=episode, answer=answer, record=record.as_document())
+        return CalledEpisode(episode=episode, answer=rounds[0].answer, record=record.as_document())
 
     async def _play(self, episode: GroundTruthEpisode, runner: EpisodeRunner) -> CalledEpisode:
         """Call turn after turn, as the runner asks; one that does not succeed is the last."""
@@ -135,7 +216,8 @@ class EpisodeCaller:
         try:
             turn = turn_of(next(play))
             for number in count():
-                output = await self._take_turn(made, episode, turn, number)
+                hop = self._hops[turn.hop]
+                output = await self._call(made, episode, hop, turn.input_data, turn=number)
                 if output is None:
                     break
                 turn = turn_of(play.send(output))
@@ -150,31 +232,7 @@ class EpisodeCaller:
             episode_result=result,
             calls=made.calls,
         )
-        return CalledEpisode(episode=episode, answer=_answer(made), record=record.as_document())
-
-    async def _take_turn(
-        self, made: _Round, episode: GroundTruthEpisode, turn: Turn, number: int
-    ) -> JsonObject | None:
-        """Make one call of an interactive episode; return its output, None where it failed."""
-        hop = self._hops[turn.hop]
-        request = self._make_request(episode, hop, turn.input_data, FIRST, turn=number)
-        attempts = await self._attempts(hop, request)
-        made.calls.append(self._call_document(hop, FIRST, request, attempts))
-        response = attempts[-1].response
-        made.status = response.status
-        succeeded = response.status is InvocationStatus.SUCCESS
-        return (response.output_data or {}) if succeeded else None
-
-    def _sanitise(self, value: JsonObject) -> SanitisedInput | None:
-        if self._sanitiser is None:
-            return None
-        policy = self._input_policy
-        return self._sanitiser.sanitise(
-            value, role_markers=policy.role_markers, raw_fields=policy.raw_fields
-        )
-
-    def _is_repeated(self, episode: GroundTruthEpisode) -> bool:
-        return episode.episode_id in self._repeated
+        return CalledEpisode(episode=episode, answer=made.answer, record=record.as_document())
 
     async def _call_round(
         self, episode: GroundTruthEpisode, value: JsonObject, repeat: int
@@ -182,32 +240,63 @@ class EpisodeCaller:
         """Call hop after hop; one that does not succeed is the last."""
         made = _Round(repeat)
         for hop in self._hops:
-            request = self._make_request(episode, hop, made.input_of(hop, value), repeat)
-            attempts = await self._attempts(hop, request)
-            made.calls.append(self._call_document(hop, repeat, request, attempts))
-            response = attempts[-1].response
-            made.status = response.status
-            if response.status is not InvocationStatus.SUCCESS:
+            sent = value
+            if hop.number > 0:
+                sent = {"episode": value, "upstream": dict(made.outputs)}
+            output = await self._call(made, episode, hop, sent)
+            if output is None:
                 break
-            made.outputs[hop.construct_id] = response.output_data or {}
+            made.outputs[hop.construct_id] = output
         return made
 
-    async def _attempts(self, hop: Hop, request: OracleInvocationRequest) -> tuple[Attempt, ...]:
-        """Call, and return every attempt: none is answered before it was asked for."""
-        attempts = await self._invoke(self._adapters[hop.construct_id], request)
-        latest, stamped = request.metadata.invoked_at, list[Attempt]()
-        for attempt in attempts:
+    async def _call(
+        self,
+        made: _Round,
+        episode: GroundTruthEpisode,
+        hop: Hop,
+        value: JsonObject,
+        *,
+        turn: int = 0,
+    ) -> JsonObject | None:
+        """Make one call, with its retries, and note it; return its output, None where it failed."""
+        request = self._make_request(episode, hop, value, made.repeat, turn=turn)
+        attempts = []
+        latest = request.metadata.invoked_at
+        for attempt in await self._invoke(self._adapters[hop.construct_id], request):
+            # None is answered before it was asked for, or before the one before it.
             latest = max(latest, attempt.response.responded_at)
-            if latest != attempt.response.responded_at:
-                response = replace(attempt.response, responded_at=latest)
-                attempt = replace(attempt, response=response)  # noqa: PLW2901 - with its stamp
-            stamped.append(attempt)
+            response = replace(attempt.response, responded_at=latest)
+            attempts.append(replace(attempt, response=response))
         self._clock.not_before(latest)
-        return tuple(stamped)
+        return self._note(made, hop, request, attempts)
+
+    def _note(
+        self,
+        made: _Round,
+        hop: Hop,
+        request: OracleInvocationRequest,
+        attempts: Sequence[Attempt],
+    ) -> JsonObject | None:
+        """Put a call into its round; return its output, None where it failed."""
+        adapter, response = self._adapters[hop.construct_id], attempts[-1].response
+        call = RecordedCall(
+            hop=hop.number,
+            repeat=made.repeat,
+            construct_id=hop.construct_id,
+            adapter=adapter.pin,
+            version_source="claimed" if adapter.computed_version is None else "computed",
+            request=request,
+            attempts=attempts,
+        )
+        # A document at once: a scorer or runner that changes what it is shown changes no record.
+        made.calls.append(call.as_document())
+        made.status = response.status
+        succeeded = response.status is InvocationStatus.SUCCESS
+        return (response.output_data or {}) if succeeded else None
 
     def _make_unsent_round(self, episode: GroundTruthEpisode, sanitised: SanitisedInput) -> _Round:
         """Return the round of an input that must not be sent: one failure, no attempt."""
-        hop = self._hops[0]
+        made, hop = _Round(FIRST), self._hops[0]
         request = self._make_request(episode, hop, sanitised.value, FIRST)
         attempt = failed_attempt(
             request,
@@ -218,8 +307,8 @@ class EpisodeCaller:
             latency_ms=0,
             responded_at=self._clock(),
         )
-        document = self._call_document(hop, FIRST, request, (attempt,))
-        return _Round(FIRST, calls=[document], status=InvocationStatus.ERROR)
+        self._note(made, hop, request, [attempt])
+        return made
 
     def _make_request(
         self,
@@ -247,32 +336,6 @@ class EpisodeCaller:
                 invoked_at=format_rfc3339(self._clock()),
             ),
         )
-
-    def _call_document(
-        self,
-        hop: Hop,
-        repeat: int,
-        request: OracleInvocationRequest,
-        attempts: tuple[Attempt, ...],
-    ) -> JsonObject:
-        adapter = self._adapters[hop.construct_id]
-        return RecordedCall(
-            hop=hop.number,
-            repeat=repeat,
-            construct_id=hop.construct_id,
-            adapter=adapter.pin,
-            version_source="claimed" if adapter.computed_version is None else "computed",
-            request=request,
-            attempts=attempts,
-        ).as_document()
-
-
-def _answer(made: _Round) -> EpisodeAnswer:
-    succeeded = made.status is InvocationStatus.SUCCESS
-    return EpisodeAnswer(status=made.status, hops=made.outputs if succeeded else {})
-
-
-# Asks a judge about an answer, before it is scored, and records every exchange.
 
 
 def require_judge(provider: TheatreScoringProvider, judge: Judge | None) -> Judge | None:
@@ -314,9 +377,9 @@ class JudgedCaller:
         for criterion, judgement in self._provider.judgements(episode, called.answer, gold).items():
             _, exchanges[criterion] = await ask_judge(judgement, self._judge)
         kept: dict[str, JsonValue] = {name: [*made] for name, made in exchanges.items()}
-        return dataclasses.replace(
+        return replace(
             called,
             # Shares nothing with the record: a scorer may change what it is shown.
-            answer=dataclasses.replace(called.answer, judgements=copy.deepcopy(exchanges)),
+            answer=replace(called.answer, judgements=copy.deepcopy(exchanges)),
             record=called.record | {JUDGEMENTS: kept},
         )

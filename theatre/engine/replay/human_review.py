@@ -10,7 +10,7 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, Self, cast
 
@@ -18,16 +18,15 @@ from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue, canonical_json
 from theatre.engine.clock import Clock, format_rfc3339
 from theatre.engine.errors import HumanScoreRefusedError, InvalidTransitionError
-from theatre.engine.models import EpisodeResult
 from theatre.engine.oracle_contract import clean_detail
 from theatre.engine.replay.context import RunJournal
-from theatre.engine.replay.programme_trail import (
+from theatre.engine.replay.recording import input_sent, outputs_of
+from theatre.engine.replay.trail import (
     HUMAN_SCORE,
     HUMAN_SCORE_REFUSED,
     OpenedRubric,
     ProgrammeTrail,
 )
-from theatre.engine.replay.records import calls_of, outputs_of
 from theatre.engine.schema_registry import Quoted, phrase
 from theatre.engine.scoring import CommittedRating, PanelScores, committed_ratings
 from theatre.engine.state_machine import TheatreState
@@ -51,16 +50,9 @@ class SubmittedScore:
     comment: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreRefusal:
+class ScoreRefusal(NamedTuple):
     """Why a score is not taken: a stable code, and what was expected and seen."""
 
-    submitted: SubmittedScore
-    code: str
-    message: str
-
-
-class _Reason(NamedTuple):
     code: str
     message: str
 
@@ -105,69 +97,67 @@ class Eligibility:
 
     def refusals(
         self, scorer: str, submitted: Sequence[SubmittedScore]
-    ) -> tuple[ScoreRefusal, ...]:
-        """Return why scores of one person cannot be taken, the first reason for each."""
+    ) -> list[tuple[SubmittedScore, ScoreRefusal]]:
+        """Return which scores of one person cannot be taken, each with its first reason."""
         found = []
         taken = set(self._taken)
         for one in submitted:
             place = (identity(scorer), one.episode_id)
-            reason = (
+            refusal = (
                 self._check_person(scorer)
                 or self._check_item(one, taken=place in taken)
                 or self._check_score(one.score)
                 or _check_comment(one.comment)
             )
             taken.add(place)
-            if reason is not None:
-                found.append(ScoreRefusal(submitted=one, code=reason.code, message=reason.message))
-        return tuple(found)
+            if refusal is not None:
+                found.append((one, refusal))
+        return found
 
-    def _check_person(self, scorer: str) -> _Reason | None:
+    def _check_person(self, scorer: str) -> ScoreRefusal | None:
         name = normalise_name(scorer)
         if not name:
-            return _Reason("identity-empty", "expected the name of whoever scores, got none")
+            return ScoreRefusal("identity-empty", "expected the name of whoever scores, got none")
         if not name.isprintable() or len(name) > MAX_NAME:
             expected = f"expected a name of at most {MAX_NAME} printable characters"
-            return _Reason(
+            return ScoreRefusal(
                 "identity-unreadable", phrase(f"{expected}, got ", Quoted(name, spelt=_begun))
             )
         if self._rating.scorer_must_not_be_author and identity(name) in self._authors:
             expected = "expected somebody who is no author of the template or of a construct"
-            return _Reason("scorer-is-author", phrase(f"{expected}, got ", Quoted(name, spelt=str)))
+            seen = Quoted(name, spelt=str)
+            return ScoreRefusal("scorer-is-author", phrase(f"{expected}, got ", seen))
         return None
 
-    def _check_item(self, one: SubmittedScore, *, taken: bool) -> _Reason | None:
-        item = Quoted(one.episode_id, spelt=_quote_id)
+    def _check_item(self, one: SubmittedScore, *, taken: bool) -> ScoreRefusal | None:
+        item = Quoted(one.episode_id[:100], spelt=ascii)
         if one.episode_id not in self._items:
             expected = f"expected one of the {len(self._items)} items of the step"
-            return _Reason("not-an-item", phrase(f"{expected}, got ", item))
+            return ScoreRefusal("not-an-item", phrase(f"{expected}, got ", item))
         if taken:
             expected = "expected one score a person for each item"
-            return _Reason(
+            return ScoreRefusal(
                 "item-already-scored", phrase(f"{expected}, got a second one for ", item)
             )
         return None
 
-    def _check_score(self, score: JsonValue) -> _Reason | None:
+    def _check_score(self, score: JsonValue) -> ScoreRefusal | None:
         scale = f"from {float(self._rating.low):g} to {float(self._rating.high):g}"
         seen = Quoted(score, spelt=_cut)
         if not _is_number(score):
             expected = f"expected a finite number {scale}"
-            return _Reason("score-not-a-number", phrase(f"{expected}, got ", seen))
+            return ScoreRefusal("score-not-a-number", phrase(f"{expected}, got ", seen))
         if not self._rating.on_scale(cast("float", score)):
-            return _Reason("score-off-scale", phrase(f"expected a number {scale}, got ", seen))
+            return ScoreRefusal("score-off-scale", phrase(f"expected a number {scale}, got ", seen))
         return None
 
 
-def _check_comment(comment: str | None) -> _Reason | None:
+def _check_comment(comment: str | None) -> ScoreRefusal | None:
     if comment is None or comment == clean_detail(comment, limit=MAX_COMMENT):
         return None
     expected = f"expected a comment of at most {MAX_COMMENT} characters and no invisible ones"
-    return _Reason("comment-unreadable", phrase(f"{expected}, got ", Quoted(comment, spelt=_begun)))
-
-
-def _quote_id(episode_id: object) -> str:
-    return ascii(str(episode_id)[:100])
+    seen = Quoted(comment, spelt=_begun)
+    return ScoreRefusal("comment-unreadable", phrase(f"{expected}, got ", seen))
 
 
 def _begun(text: object) -> str:
@@ -183,29 +173,6 @@ def _is_number(score: JsonValue) -> bool:
     if isinstance(score, bool) or not isinstance(score, int | float):
         return False
     return abs(score) <= MAX_SAFE_INTEGER if isinstance(score, int) else math.isfinite(score)
-
-
-def refused_detail(step_id: str, scorer: str, refusal: ScoreRefusal) -> JsonObject:
-    """Return the detail of `human_score_refused`: cleaned and cut, whatever came in."""
-    score = refusal.submitted.score
-    return {
-        "step_id": clean_detail(step_id, limit=MAX_NAME),
-        "scorer": clean_detail(normalise_name(scorer), limit=MAX_NAME),
-        "episode_id": clean_detail(refusal.submitted.episode_id, limit=MAX_NAME),
-        "score": score if _is_number(score) else clean_detail(repr(score), limit=MAX_NAME),
-        "code": refusal.code,
-    }
-
-
-def score_detail(step_id: str, scorer: str, one: SubmittedScore) -> JsonObject:
-    """Return the detail of `human_score`."""
-    return {
-        "step_id": step_id,
-        "scorer": normalise_name(scorer),
-        "episode_id": one.episode_id,
-        "score": one.score,
-        "comment": one.comment,
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,9 +203,12 @@ class HumanReview:
                     journal=journal,
                     clock=clock,
                 )
+        is_over = theatre.state in {TheatreState.RESOLVED, TheatreState.ARCHIVED}
+        opens = "run it first, it opens its rubric when it comes to it"
+        advice = "its run is over" if is_over else opens
         raise InvalidTransitionError(
             f"expected a theatre that waits for human scores, got {theatre.theatre_id} in "
-            f"{theatre.state} without an open rubric: {_advice(theatre.state)}"
+            f"{theatre.state} without an open rubric: {advice}"
         )
 
     @property
@@ -271,32 +241,42 @@ class HumanReview:
         asked = self.rating.step_id if step_id is None else step_id
         # Read the clock once: a score that was accepted in time is also recorded in time.
         now = self.clock()
-        refusals = self._refusals(scorer, submitted, asked, now)
+        closed = self._check_open(asked, now)
+        if closed is None:
+            eligibility = Eligibility(self.rating, self.rubric, self.authors)
+            refusals = eligibility.refusals(scorer, submitted)
+        else:
+            refusals = [(one, ScoreRefusal("step-not-open", closed)) for one in submitted]
+        name = normalise_name(scorer)
         if refusals:
-            details = [refused_detail(asked, scorer, refusal) for refusal in refusals]
-            await self._note(HUMAN_SCORE_REFUSED, details, now)
-            raise HumanScoreRefusedError([(one.code, one.message) for one in refusals])
-        details = [score_detail(asked, scorer, one) for one in submitted]
-        await self._note(HUMAN_SCORE, details, now)
+            # Cleaned and cut, whatever came in.
+            refused: list[JsonObject] = [
+                {
+                    "step_id": clean_detail(asked, limit=MAX_NAME),
+                    "scorer": clean_detail(name, limit=MAX_NAME),
+                    "episode_id": clean_detail(one.episode_id, limit=MAX_NAME),
+                    "score": one.score
+                    if _is_number(one.score)
+                    else clean_detail(repr(one.score), limit=MAX_NAME),
+                    "code": refusal.code,
+                }
+                for one, refusal in refusals
+            ]
+            await self._note(HUMAN_SCORE_REFUSED, refused, now)
+            raise HumanScoreRefusedError([refusal for _, refusal in refusals])
+        taken: list[JsonObject] = [
+            {
+                "step_id": asked,
+                "scorer": name,
+                "episode_id": one.episode_id,
+                "score": one.score,
+                "comment": one.comment,
+            }
+            for one in submitted
+        ]
+        await self._note(HUMAN_SCORE, taken, now)
         trail = await ProgrammeTrail.read(self.journal)
-        return type(self)(
-            rating=self.rating,
-            rubric=trail.rubrics[asked],
-            authors=self.authors,
-            journal=self.journal,
-            clock=self.clock,
-        )
-
-    def _refusals(
-        self, scorer: str, submitted: Sequence[SubmittedScore], step_id: str, now: datetime
-    ) -> tuple[ScoreRefusal, ...]:
-        closed = self._check_open(step_id, now)
-        if closed is not None:
-            return tuple(
-                ScoreRefusal(submitted=one, code="step-not-open", message=closed)
-                for one in submitted
-            )
-        return Eligibility(self.rating, self.rubric, self.authors).refusals(scorer, submitted)
+        return replace(self, rubric=trail.rubrics[asked])
 
     def _check_open(self, step_id: str, now: datetime) -> str | None:
         own = self.rating.step_id
@@ -328,21 +308,16 @@ class RatingItem:
 async def rating_items(journal: RunJournal, rubric: OpenedRubric) -> tuple[RatingItem, ...]:
     """Return the items of a rubric step in the order of the draw, from the recorded calls."""
     wanted = frozenset(rubric.items)
-    found = {
-        result.episode_id: _item(result)
-        async for result in journal.results()
-        if result.episode_id in wanted
-    }
+    found = {}
+    async for result in journal.results():
+        if result.episode_id in wanted:
+            record = result.record.document
+            found[result.episode_id] = RatingItem(
+                episode_id=result.episode_id,
+                input_data=input_sent(record),
+                answers=outputs_of(record),
+            )
     return tuple(found[episode_id] for episode_id in rubric.items)
-
-
-def _item(result: EpisodeResult) -> RatingItem:
-    request = cast("JsonObject", calls_of(result.record.document)[0]["request"])
-    return RatingItem(
-        episode_id=result.episode_id,
-        input_data=cast("JsonObject", request["input_data"]),
-        answers=outputs_of(result.record.document),
-    )
 
 
 def _authors(template: JsonObject, trail: ProgrammeTrail) -> tuple[str, ...]:
@@ -350,9 +325,3 @@ def _authors(template: JsonObject, trail: ProgrammeTrail) -> tuple[str, ...]:
     metadata = template.get("metadata")
     named = [metadata.get("author")] if isinstance(metadata, dict) else []
     return tuple(a for a in [*named, *trail.authors.values()] if isinstance(a, str) and a.strip())
-
-
-def _advice(state: TheatreState) -> str:
-    if state in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
-        return "its run is over"
-    return "run it first, it opens its rubric when it comes to it"

@@ -9,26 +9,24 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, cast
 
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import DEFAULT_MAX_BYTES, JsonObject
 from theatre.engine.errors import (
     IsolationLostError,
     PinMismatchError,
     ProgrammeError,
     RehearsalAdapterError,
 )
-from theatre.engine.models import SINGLE_CALL, EpisodeRunner
+from theatre.engine.models import MAX_EPISODE_BYTES, SINGLE_CALL, EpisodeRunner
 from theatre.engine.oracle_contract import (
+    MAX_ANSWER_BYTES,
     InputSanitiser,
     Isolation,
     OracleAdapter,
     RehearsalAdapter,
 )
-from theatre.engine.replay.computations import PlannedComputation
 from theatre.engine.replay.context import RunContext
-from theatre.engine.replay.recording import ANSWERS_SHARE, largest_answers_bytes
+from theatre.engine.replay.workflow import PlannedComputation
 from theatre.engine.resolution import (
     COMPUTATION,
     INVOCATION,
@@ -70,22 +68,6 @@ def activation_detail(
         names = (hop.construct_id for hop in template.hops)
         detail["authors"] = {name: context.authors.get(name) for name in names}
     return detail
-
-
-async def probe_isolation(
-    template: ProductTheatreTemplate, closed: Sequence[Path], context: RunContext
-) -> dict[str, Isolation]:
-    """Try what each construct of an episode can reach now; `closed` are places with answers."""
-    return {
-        hop.construct_id: await context.adapters[hop.construct_id].probe_isolation(closed)
-        for hop in template.hops
-    }
-
-
-def read_isolation(activated: JsonObject) -> dict[str, Isolation]:
-    """Return what `activated` says of each construct's isolation."""
-    documents = cast("dict[str, dict[str, Any]]", activated["isolation"])
-    return {name: Isolation(**document) for name, document in documents.items()}
 
 
 def refuse_weaker(tried: Mapping[str, Isolation], begun: Mapping[str, Isolation]) -> None:
@@ -231,13 +213,17 @@ def check_adapters(
     """Check every adapter against the template's pins.
 
     Raises RehearsalAdapterError for canned answers in a certificate run and PinMismatchError,
-    with both versions, for an adapter or a construct that is not the committed one.
+    with both versions, for an adapter or a construct that is not the committed one. In a rehearsal
+    canned answers may stand in for any of them.
     """
     for hop in template.hops:
         construct_id = hop.construct_id
         adapter = adapters[construct_id]
         if certificate_run:
             refuse_rehearsal(adapter)
+        elif isinstance(adapter, RehearsalAdapter):
+            # It stands in for whatever is pinned; its own pin is in every record.
+            continue
         _check_pin(f"adapter of {construct_id}", template.version_pins.adapter_version, adapter.pin)
         place = f" (hop {hop.number})" if len(template.hops) > 1 else ""
         what = f"construct {construct_id}{place}"
@@ -259,3 +245,45 @@ def _check_pin(what: str, pinned: str | None, seen: str | None) -> None:
             f"expected {what} in version {pinned} (committed), got {seen}: commit a new theatre "
             "for the new version, or bring the old one back"
         )
+
+
+# How large an invocation record can become, whatever constructs answer (docs/adr/0055).
+#
+# A record that was written must be read back, so what a template may ask for is bounded before the
+# first call: an answer within its own limits can then never make a run unreadable.
+
+
+INPUTS_SHARE = DEFAULT_MAX_BYTES // 4
+"""What the episode's input may take of a record, in bytes, in all calls together."""
+
+ANSWERS_SHARE = DEFAULT_MAX_BYTES - INPUTS_SHARE
+
+_GROWTH = 4
+"""Canonical JSON takes less than four times the bytes it was read from: 1e15 has 16 digits."""
+
+
+def largest_episode_bytes(template: ProductTheatreTemplate) -> int:
+    """Return how long a line of the replay dataset may be, in bytes: every call repeats it."""
+    rounds, hops = _rounds_and_hops(template)
+    return min(MAX_EPISODE_BYTES, INPUTS_SHARE // (_GROWTH * rounds * hops))
+
+
+def largest_answers_bytes(template: ProductTheatreTemplate, *, turns: int | None = None) -> int:
+    """Return the largest size of all answers and rejected bytes of one record, in bytes.
+
+    Hop k is sent the outputs of the k hops before it, and answers with one more. `turns` is how
+    many calls an interactive episode has, whose runner writes what is sent.
+    """
+    rounds, hops = _rounds_and_hops(template)
+    sent_on = hops * (hops - 1) // 2
+    if turns is not None:
+        hops, sent_on = turns, 0
+    rejected = hops * (template.execution_policy.retry_policy.max_retries + 1)
+    return rounds * (_GROWTH * (hops + sent_on) + rejected) * MAX_ANSWER_BYTES
+
+
+def _rounds_and_hops(template: ProductTheatreTemplate) -> tuple[int, int]:
+    # Not `template.hops`: chain and steps may still contradict each other here.
+    invoked = sum(step.type == INVOCATION for step in template.programme)
+    hops = max(len(template.product_theatre_config.construct_chain), invoked)
+    return 2 if template.execution_policy.deterministic_sample else 1, hops

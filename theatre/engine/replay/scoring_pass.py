@@ -6,7 +6,7 @@ Memory does not grow with the number of episodes.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Draws
@@ -21,8 +21,15 @@ from theatre.engine.models import (
     Verdict,
     read_episodes,
 )
-from theatre.engine.replay.context import DatasetReader, RunJournal, run_in_thread
-from theatre.engine.replay.records import input_sent
+from theatre.engine.replay.context import (
+    DatasetReader,
+    EpisodePair,
+    RunJournal,
+    failure_stop,
+    pair_in_order,
+    run_in_thread,
+)
+from theatre.engine.replay.recording import input_sent
 from theatre.engine.replay.tier_evidence import CallFacts
 from theatre.engine.replay.trail_batches import TrailBatches
 from theatre.engine.schema_registry import SchemaRegistry
@@ -32,11 +39,9 @@ from theatre.engine.scoring import (
     BaselineScores,
     DataAudit,
     DrawnEpisodes,
-    FailureStop,
     ScoredEpisode,
     TheatreScoringProvider,
     TrivialPlayers,
-    exact,
     stated_probability,
 )
 from theatre.engine.templates import ProductTheatreTemplate
@@ -140,7 +145,6 @@ class DistinctEvidence:
 _PAIRS_AT_A_TIME = 100
 """So many episodes are written at a time, in a thread."""
 
-_Pair = tuple[GroundTruthEpisode, EpisodeResult | None]
 EpisodeListener = Callable[[GroundTruthEpisode, EpisodeResult], None]
 """Is shown every episode that counts, in dataset order, with its result."""
 
@@ -178,7 +182,7 @@ class ScoringPass:
             records = stack.enter_context(builder.invocation_writer(total))
             stop = failure_stop(self._template, total)
 
-            def write(pairs: Sequence[_Pair]) -> None:
+            def write(pairs: Sequence[EpisodePair]) -> None:
                 for episode, result in pairs:
                     if result is not None:
                         records.write(result.seq, result.record.line)
@@ -221,31 +225,11 @@ def _require_present(episode: GroundTruthEpisode, result: EpisodeResult | None) 
     return result
 
 
-async def _in_groups(paired: AsyncIterator[_Pair]) -> AsyncIterator[list[_Pair]]:
-    group: list[_Pair] = []
+async def _in_groups(paired: AsyncIterator[EpisodePair]) -> AsyncIterator[list[EpisodePair]]:
+    group: list[EpisodePair] = []
     async for pair in paired:
         group.append(pair)
         if len(group) == _PAIRS_AT_A_TIME:
             yield group
             group = []
     yield group
-
-
-def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:
-    """Return the committed stop rule for a dataset of `total` episodes."""
-    policy = template.execution_policy
-    threshold = exact(policy.failure_threshold) if policy.on_threshold == "settle" else None
-    return FailureStop(total=total, threshold=threshold)
-
-
-async def pair_in_order(
-    episodes: Iterator[GroundTruthEpisode], results: AsyncIterator[EpisodeResult]
-) -> AsyncIterator[_Pair]:
-    """Yield every episode of the dataset with the result recorded before, or None."""
-    result = await anext(results, None)
-    for episode in episodes:
-        if result is None or result.seq != episode.seq:
-            yield episode, None
-            continue
-        yield episode, result
-        result = await anext(results, None)

@@ -35,11 +35,6 @@ from theatre.engine.evidence_bundle import (
     file_stamps,
 )
 from theatre.engine.oracle_contract import REMOTE, Isolation, weakest_isolation
-from theatre.engine.replay.computations import (
-    EPISODES,
-    EpisodeLines,
-    PlannedComputation,
-)
 from theatre.engine.replay.context import (
     REPRODUCED,
     OpenDatasets,
@@ -51,20 +46,20 @@ from theatre.engine.replay.context import (
     cancellation_check,
     run_in_thread,
 )
-from theatre.engine.replay.preflight import read_isolation
-from theatre.engine.replay.programme_trail import ProgrammeTrail
 from theatre.engine.replay.scoring_pass import DistinctEvidence, ScoringPass
 from theatre.engine.replay.self_check import RefusedDraft, check_draft, refuse
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
+from theatre.engine.replay.trail import ProgrammeTrail, read_isolation
 from theatre.engine.replay.workflow import (
-    CommittedProgramme,
+    EPISODES,
+    EpisodeLines,
+    PlannedComputation,
     ProgrammeRun,
     ResolutionResult,
     StepSources,
 )
 from theatre.engine.resolution import ProgrammeStatus
 from theatre.engine.scoring import (
-    Aggregator,
     TheatreScoringProvider,
     baseline_findings,
     data_findings,
@@ -110,13 +105,7 @@ class Settlement:
         self._receipt = receipt
         self._draws = draws
         self._provider = provider
-        self._programme = CommittedProgramme(
-            template=template,
-            computations=computations,
-            ratings=provider.ratings,
-            registry=context.registry,
-        )
-        self._reads_episodes = any(planned.over == EPISODES for planned in computations)
+        self._computations = computations
         self._context = context
         self._settings = settings
 
@@ -126,7 +115,6 @@ class Settlement:
         datasets: OpenDatasets,
         *,
         resolved_at: datetime,
-        certificate_run: bool,
     ) -> SealedRun | ResolutionResult | RefusedDraft:
         """Write the bundle of a theatre whose calls are done and return what it proves.
 
@@ -141,9 +129,7 @@ class Settlement:
         with EvidenceBundleBuilder(
             self._receipt.theatre_id, self._settings.output_dir, attempt=self._settings.attempt
         ) as builder:
-            settled = await self._settle(
-                builder, journal, datasets, resolved_at, certificate_run=certificate_run
-            )
+            settled = await self._settle(builder, journal, datasets, resolved_at)
             # What was gathered for that is released by now: the check needs room of its own.
             if isinstance(settled, SettledRun):
                 return await self._finish(builder, journal, settled)
@@ -155,8 +141,6 @@ class Settlement:
         journal: RunJournal,
         datasets: OpenDatasets,
         resolved_at: datetime,
-        *,
-        certificate_run: bool,
     ) -> SettledRun | SealedRun | ResolutionResult:
         """Score what was recorded and carry out the programme; SealedRun where that is all."""
         gold = datasets.gold_labels(self._template.product_theatre_config.gold_label_dataset_id)
@@ -174,22 +158,22 @@ class Settlement:
             ) as evidence,
         ):
             await run_in_thread(self._write_commitment, builder, datasets)
+            reads_episodes = any(planned.over == EPISODES for planned in self._computations)
             scoring = ScoringPass(
                 self._template,
                 self._provider,
                 self._draws,
-                [evidence.add, *([episodes.add] if self._reads_episodes else [])],
+                [evidence.add, *([episodes.add] if reads_episodes else [])],
             )
             aggregator, facts = await scoring.write(builder, journal, datasets.replay)
-            reason = _no_certificate_reason(aggregator, certificate_run=certificate_run)
-            if reason is not None:
+            if not self._settings.certificate_run:
                 aggregate = await run_in_thread(aggregator.finish)
-                if reason == REHEARSAL:
-                    rehearsal = self._assess_rehearsal(
-                        aggregate, facts, evidence.audit, resolved_at
-                    )
-                    self._context.on_rehearsed(rehearsal)
-                return SealedRun(aggregate=aggregate, reason=reason)
+                rehearsal = self._assess_rehearsal(aggregate, facts, evidence.audit, resolved_at)
+                self._context.on_rehearsed(rehearsal)
+                return SealedRun(aggregate=aggregate, reason=REHEARSAL)
+            if not aggregator.scored:
+                aggregate = await run_in_thread(aggregator.finish)
+                return SealedRun(aggregate=aggregate, reason="nothing-scored")
             # By the records, not the settings: a mock may have answered in an earlier process.
             if facts.rehearsed:
                 raise CertificateError("expected answers of a real construct, got a mock's")
@@ -197,7 +181,16 @@ class Settlement:
                 facts=facts, aggregator=aggregator, datasets=datasets, episodes=episodes
             )
             trail = await ProgrammeTrail.read(journal)
-            ending = await ProgrammeRun(self._programme, trail, sources, resolved_at).execute()
+            run = ProgrammeRun(
+                self._template,
+                self._computations,
+                self._provider.ratings,
+                trail=trail,
+                sources=sources,
+                registry=self._context.registry,
+                now=resolved_at,
+            )
+            ending = await run.execute()
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
             await run_in_thread(ending.write, builder)
@@ -395,9 +388,3 @@ def _complete_sums(builder: EvidenceBundleBuilder) -> str:
     if missing:
         raise BundleError(f"expected a complete bundle, got one without {', '.join(missing)}")
     return builder.write_sums()
-
-
-def _no_certificate_reason(aggregator: Aggregator, *, certificate_run: bool) -> str | None:
-    if not certificate_run:
-        return REHEARSAL
-    return None if aggregator.scored else "nothing-scored"

@@ -91,6 +91,12 @@ def tier_facts_of(
     of steps of the programme that were not completed.
     """
     template = product_template(receipt.template_snapshot)
+    scoring = receipt.template_snapshot.get("scoring")
+    try:
+        CommitmentProtocol.verify(receipt)
+        is_verifiable = True
+    except CommitmentError:
+        is_verifiable = False
     counts = cast("dict[str, int]", aggregate["episode_counts"])
     construct_id = template.product_theatre_config.construct_under_test
     pins = {
@@ -124,9 +130,9 @@ def tier_facts_of(
         missing_pins=tuple(name for name, pin in pins.items() if not pin),
         version_mismatches=calls.version_mismatches,
         determinism_differences=calls.determinism_differences,
-        scorers_committed=_names_its_scorers(receipt.template_snapshot),
+        scorers_committed=isinstance(scoring, dict) and bool(scoring.get("criteria_scorers")),
         bundle_complete=bundle_complete,
-        commitment_verifiable=_recomputes(receipt),
+        commitment_verifiable=is_verifiable,
         extra_caps=(
             *_extra_caps(receipt, aggregate, calls.adapter_pin, isolation),
             *sorted(step_caps),
@@ -172,19 +178,6 @@ def _extra_caps(
         if one["share"] is not None and one["human"] is None
     }
     return (*caps, *sorted(missing))
-
-
-def _names_its_scorers(template: JsonObject) -> bool:
-    scoring = template.get("scoring")
-    return isinstance(scoring, dict) and bool(scoring.get("criteria_scorers"))
-
-
-def _recomputes(receipt: CommitmentReceipt) -> bool:
-    try:
-        CommitmentProtocol.verify(receipt)
-    except CommitmentError:
-        return False
-    return True
 
 
 def tier_document(facts: TierFacts, history: TierHistory, assessment: TierAssessment) -> JsonObject:

@@ -13,12 +13,18 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
-from theatre.engine.audit_chain import ChainHead, verify_next
+from theatre.engine.audit_chain import AuditEvent, ChainHead, verify_next
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import ChainBrokenError, JournalChangedError, JournalError
-from theatre.engine.models import EpisodeResult
+from theatre.engine.models import EpisodeResult, InvocationStatus
 from theatre.engine.replay.context import MAX_EPISODES, RunJournal
-from theatre.engine.replay.recording import FAILED, RECORDED, REFUSED, read_sequences
+from theatre.engine.replay.recording import (
+    FAILED,
+    RECORDED,
+    REFUSED,
+    read_sequences,
+    trouble_events,
+)
 
 _NONE = 0
 _ADVICE = "what a run has recorded was changed, and nothing can be certified from it; run it anew"
@@ -137,3 +143,20 @@ class TrailBatches:
         number = self._batch_of[seq - 1] if seq <= len(self._batch_of) else _NONE
         where = "a batch" if number == _NONE else str(self._batches[number - 1])
         raise JournalChangedError(f"expected {where} as it was recorded, got {seen}: {_ADVICE}")
+
+
+async def find_unrecorded_events(
+    journal: RunJournal, theatre_id: str, *, at: str
+) -> list[AuditEvent]:
+    """Verify what is recorded; return the failures and refusals that a crash kept from the trail.
+
+    Those are the last ones of the last batch: its entries are written one after another. Raises
+    JournalChangedError, naming the first batch that is not as it was recorded.
+    """
+    batches = await TrailBatches.read(journal, theatre_id)
+    return [
+        event
+        async for result in batches.results(journal)
+        if result.status is not InvocationStatus.SUCCESS and result.seq not in batches.troubled
+        for event in trouble_events([result], at=at)
+    ]

@@ -1,19 +1,33 @@
-"""The steps of a programme that run once, in SETTLING: executed, recorded and written."""
+"""The steps of a programme that run once, in SETTLING: executed, recorded and written.
+
+Source: docs/contract/template.md §5; docs/contract/evidence.md §8.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import cast
 
-from theatre.engine.canonical_json import JsonObject, canonical_json, canonical_line
+from theatre.engine.canonical_json import (
+    JsonObject,
+    JsonValue,
+    canonical_bytes,
+    canonical_json,
+    canonical_line,
+    json_type,
+)
+from theatre.engine.errors import CanonicalisationError, DatasetError, ProgrammeError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
-from theatre.engine.replay.computations import EpisodeLines, PlannedComputation, outcome_of
+from theatre.engine.models import JUDGEMENTS, Computation, EpisodeResult, GroundTruthEpisode
 from theatre.engine.replay.context import OpenDatasets, run_in_thread
 from theatre.engine.replay.human_review import select_complete_scores
-from theatre.engine.replay.programme_trail import HITL_OPENED, OpenedRubric, ProgrammeTrail
+from theatre.engine.replay.recording import outputs_of
 from theatre.engine.replay.tier_evidence import CallFacts
+from theatre.engine.replay.trail import HITL_OPENED, OpenedRubric, ProgrammeTrail
 from theatre.engine.resolution import (
     AGGREGATION,
     COMPUTATION,
@@ -30,7 +44,140 @@ from theatre.engine.resolution import (
 )
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import Aggregator, CommittedRating, PanelScores
-from theatre.engine.templates import ProductTheatreTemplate
+from theatre.engine.templates import ProductTheatreTemplate, ResolutionStep
+
+# The `deterministic_computation` steps: what each computes, and over what.
+
+
+EPISODES = "episodes"
+"""The value of `over` that stands for the episodes that were run, not for a dataset."""
+
+_INPUT_SPEC = ("computation", "over", "params", "in_aggregate")
+_IN_MEMORY_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedComputation:
+    """One committed step with the installed computation that it names.
+
+    `in_aggregate`: whether its output is in `scores/aggregate.json`, too.
+    """
+
+    step_id: str
+    computation: Computation
+    over: str
+    params: JsonObject
+    output_spec: JsonObject
+    in_aggregate: bool
+
+
+def planned_computations(
+    template: ProductTheatreTemplate,
+    installed: Mapping[str, Computation],
+    registry: SchemaRegistry,
+) -> tuple[PlannedComputation, ...]:
+    """Return the computations of the programme, in order.
+
+    Raises ProgrammeError for one that is not installed, a dataset that the template does not
+    name, and params that the computation does not take.
+    """
+    return tuple(
+        _plan(step, template, installed, registry)
+        for step in template.programme
+        if step.type == COMPUTATION
+    )
+
+
+def _plan(
+    step: ResolutionStep,
+    template: ProductTheatreTemplate,
+    installed: Mapping[str, Computation],
+    registry: SchemaRegistry,
+) -> PlannedComputation:
+    unknown = sorted(step.input_spec.keys() - _INPUT_SPEC)
+    if unknown:
+        raise ProgrammeError(
+            f"step {step.step_id}: expected an input_spec of {', '.join(_INPUT_SPEC)}, "
+            f"got {', '.join(unknown):.100}"
+        )
+    name, over = step.input_spec.get("computation"), step.input_spec.get("over", EPISODES)
+    params = step.input_spec.get("params", {})
+    computation = installed.get(name) if isinstance(name, str) else None
+    if computation is None:
+        there = ", ".join(sorted(installed)) or "none"
+        raise ProgrammeError(
+            f"step {step.step_id}: expected input_spec.computation to name an installed "
+            f"computation ({there}), got {name!r:.100}"
+        )
+    if over not in [EPISODES, *template.product_theatre_config.data_paths()]:
+        raise ProgrammeError(
+            f"step {step.step_id}: expected input_spec.over to be {EPISODES} or the name of a "
+            f"dataset of the template, got {over!r:.100}"
+        )
+    for violation in registry.validate_inline(computation.params_schema, params):
+        raise ProgrammeError(
+            f"step {step.step_id}: input_spec.params{violation.pointer}: {violation.detail}"
+        )
+    return PlannedComputation(
+        step_id=step.step_id,
+        computation=computation,
+        over=over,
+        params=params,
+        output_spec=step.output_spec,
+        in_aggregate=step.input_spec.get("in_aggregate", False),
+    )
+
+
+class EpisodeLines:
+    """The lines that a computation over `episodes` reads; large ones wait on the disk."""
+
+    def __init__(self, gold: Mapping[str, JsonObject]) -> None:
+        self._gold = gold
+        self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by close
+
+    def close(self) -> None:
+        """Remove what was written."""
+        self._spool.close()
+
+    def add(self, episode: GroundTruthEpisode, result: EpisodeResult) -> None:
+        """Take the next episode that counts."""
+        line: JsonObject = {
+            "episode_id": episode.episode_id,
+            "input_data": episode.input_data,
+            "expected_output": episode.expected_output,
+            "label": self._gold.get(episode.episode_id),
+            "outcome": result.outcome.value,
+            "hops": cast("JsonObject", outputs_of(result.record.document)),
+        }
+        if JUDGEMENTS in result.record.document:
+            line[JUDGEMENTS] = result.record.document[JUDGEMENTS]
+        self._spool.write(canonical_line(line))
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield each line without its line feed, from the first."""
+        self._spool.seek(0)
+        for line in self._spool:
+            yield line.removesuffix(b"\n")
+
+
+def _misfit(output: JsonValue, spec: JsonObject, registry: SchemaRegistry) -> Failed | None:
+    """Return why an output cannot stand in the evidence, or is not what was committed."""
+    try:
+        canonical_bytes(output)
+    except CanonicalisationError as error:
+        return Failed("output-not-json", str(error))
+    if not isinstance(output, dict):
+        return Failed("output-not-json", f"expected an object, got {json_type(output)}")
+    for violation in registry.validate_inline(spec, output) if spec else ():
+        where = violation.pointer or "/"
+        return Failed(
+            "output-spec", f"expected output to fit output_spec, got at {where}: {violation.detail}"
+        )
+    return None
+
+
+# All steps, in order.
+
 
 HITL_TIMEOUT = "hitl-timeout"
 
@@ -43,16 +190,6 @@ class StepSources:
     aggregator: Aggregator
     datasets: OpenDatasets
     episodes: EpisodeLines
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedProgramme:
-    """The programme of one template, with what each of its steps needs."""
-
-    template: ProductTheatreTemplate
-    computations: Sequence[PlannedComputation]
-    ratings: Sequence[CommittedRating]
-    registry: SchemaRegistry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,20 +236,25 @@ class ProgrammeRun:
 
     def __init__(
         self,
-        programme: CommittedProgramme,
+        template: ProductTheatreTemplate,
+        computations: Sequence[PlannedComputation],
+        ratings: Sequence[CommittedRating],
+        *,
         trail: ProgrammeTrail,
         sources: StepSources,
+        registry: SchemaRegistry,
         now: datetime,
     ) -> None:
-        self._programme = programme
-        self._planned = {planned.step_id: planned for planned in programme.computations}
-        self._ratings = {rating.step_id: rating for rating in programme.ratings}
+        self._template = template
+        self._planned = {planned.step_id: planned for planned in computations}
+        self._ratings = {rating.step_id: rating for rating in ratings}
         self._trail = trail
         self._sources = sources
+        self._registry = registry
         self._now = now
         self._panels: dict[str, PanelScores] = {}
         self._computed: JsonObject = {
-            planned.step_id: None for planned in programme.computations if planned.in_aggregate
+            planned.step_id: None for planned in computations if planned.in_aggregate
         }
         self._aggregate: JsonObject | None = None
 
@@ -121,7 +263,7 @@ class ProgrammeRun:
 
         Raises JournalError where a step comes to something else than the chain says.
         """
-        machine = ResolutionStateMachine(self._programme.template.programme)
+        machine = ResolutionStateMachine(self._template.programme)
         while (step := machine.current) is not None:
             outcome = await self._run_step(step)
             if outcome is None:
@@ -153,7 +295,7 @@ class ProgrammeRun:
             return Completed({"results_hash": (await self._aggregate_once())["results_hash"]})
         recorded_outcome = self._recorded_outcome(step.step_id)
         if step.type == COMPUTATION:
-            outcome = recorded_outcome or await self._run_computation(step.step_id)
+            outcome = recorded_outcome or await self._compute(self._planned[step.step_id])
             if step.step_id in self._computed and isinstance(outcome, Completed):
                 self._computed[step.step_id] = outcome.result["output"]
             return outcome
@@ -176,13 +318,28 @@ class ProgrammeRun:
             return Completed(result)
         return Failed(cast("str", result["reason"]), cast("str", result["error_detail"]))
 
-    async def _run_computation(self, step_id: str) -> StepOutcome:
-        return await outcome_of(
-            self._planned[step_id],
-            self._programme.template,
-            self._sources.datasets,
-            self._sources.episodes,
-            self._programme.registry,
+    async def _compute(self, planned: PlannedComputation) -> StepOutcome:
+        """Return what `resolution.json` keeps of a computation, which runs in a thread.
+
+        One that raises, or gives what is no JSON object or does not fit the step's `output_spec`,
+        fails. DatasetMismatchError where the data changed meanwhile.
+        """
+        datasets = self._sources.datasets
+        if planned.over == EPISODES:
+            lines = self._sources.episodes.lines()
+        elif planned.over == self._template.product_theatre_config.replay_dataset_id:
+            lines = datasets.replay.lines()
+        else:
+            lines = datasets.others[planned.over].lines()
+        try:
+            output = await asyncio.to_thread(planned.computation.compute, lines, planned.params)
+        except DatasetError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a plug-in may raise anything: that is a value
+            # Its name alone: the text may hold an address, or what this Python words otherwise.
+            return Failed("computation-raised", type(error).__name__)
+        return _misfit(output, planned.output_spec, self._registry) or Completed(
+            {"computation": planned.computation.pin, "over": planned.over, "output": output}
         )
 
     async def _rate(
@@ -209,7 +366,7 @@ class ProgrammeRun:
 
     async def _open_rubric(self, rating: CommittedRating) -> OpenedRubric:
         """Return the rubric step with what people answered; open it where it is not."""
-        (step,) = (s for s in self._programme.template.programme if s.step_id == rating.step_id)
+        (step,) = (s for s in self._template.programme if s.step_id == rating.step_id)
         detail: JsonObject = {
             "step_id": rating.step_id,
             "items": list(self._sources.aggregator.items(rating)),

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -65,7 +64,7 @@ class RlmfExport:
         BundleError, RlmfExportError, and what `calibration` raises.
         """
         self._bundle = SealedBundle(bundle)
-        self._violations = partial(registry.validate, RLMF_SCHEMA)
+        self._violations = registry.validate_cached(RLMF_SCHEMA)
         self._facts = ExportFacts(
             template=self._bundle.template,
             certificate=self._bundle.certificate,
@@ -84,7 +83,12 @@ class RlmfExport:
         """
         for episode in self._bundle.episodes():
             record = training_record(self._facts, episode)
-            self._require_valid(record)
+            if violations := self._violations(record):
+                listed = "; ".join(f"{each.pointer or '/'}: {each.detail}" for each in violations)
+                raise RlmfExportError(
+                    f"expected a record of episode {record['timestep']} that fits {RLMF_SCHEMA}, "
+                    f"got: {listed[:1500]}"
+                )
             line = canonical_line(record)
             self._records += 1
             self._hasher.update(line)
@@ -96,12 +100,3 @@ class RlmfExport:
         return ExportSummary(
             records=self._records, not_run=counts["not_run"], sha256=self._hasher.hexdigest()
         )
-
-    def _require_valid(self, record: JsonObject) -> None:
-        violations = self._violations(record)
-        if violations:
-            listed = "; ".join(f"{each.pointer or '/'}: {each.detail}" for each in violations)
-            raise RlmfExportError(
-                f"expected a record of episode {record['timestep']} that fits {RLMF_SCHEMA}, "
-                f"got: {listed[:1500]}"
-            )

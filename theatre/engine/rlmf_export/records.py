@@ -227,7 +227,8 @@ def training_record(facts: ExportFacts, episode: SealedEpisode) -> JsonObject:
         "replay_output_class": pair.answered,
         "settlement": {
             "resolved_option": pair.resolved,
-            "success": _success(pair, succeeded=succeeded),
+            # Without ground truth nothing was right or wrong.
+            "success": succeeded and pair.answered == pair.resolved if pair.judged else None,
             "criteria_scores": episode.line["scores"],
             "composite": episode.line["composite"],
             "resolution_mode": "replay",
@@ -287,16 +288,9 @@ def data_quality(episode: SealedEpisode) -> str:
         return "marginal"
     if outcome != EpisodeOutcome.SCORED.value:
         return "poor"
-    tried_again = any(_attempts(call) > 1 for call in first_round(episode.record))
+    calls = first_round(episode.record)
+    tried_again = any(len(cast("list[JsonValue]", call["attempts"])) > 1 for call in calls)
     return "good" if tried_again else "excellent"
-
-
-def _attempts(call: JsonObject) -> int:
-    return len(cast("list[JsonValue]", call["attempts"]))
-
-
-def _success(pair: OptionPair, *, succeeded: bool) -> bool | None:
-    return succeeded and pair.answered == pair.resolved if pair.judged else None
 
 
 def _state(facts: ExportFacts, episode: SealedEpisode, response: JsonObject) -> JsonObject:
@@ -327,14 +321,11 @@ def _verification(
         "verification_tier",
         "findings",
     )
+    calls = first_round(episode.record)
+    responses = [cast("JsonObject", last_attempt(call)["response"]) for call in calls]
     return {
         **{name: certificate[name] for name in copied},
-        "invocation_latency_ms": _latency_ms(first_round(episode.record)),
+        # All hops together, retries left out.
+        "invocation_latency_ms": sum(cast("int", one["latency_ms"]) for one in responses),
         "invocation_status": response["status"],
     }
-
-
-def _latency_ms(calls: Iterable[JsonObject]) -> int:
-    """Return how long the answers of an episode took, all hops together, retries left out."""
-    responses = (cast("JsonObject", last_attempt(call)["response"]) for call in calls)
-    return sum(cast("int", response["latency_ms"]) for response in responses)

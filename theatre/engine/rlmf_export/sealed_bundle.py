@@ -26,7 +26,6 @@ _SUMS = "SHA256SUMS"
 _CERTIFICATE = "certificate.json"
 _PART = "[A-Za-z0-9_-][A-Za-z0-9_.-]*"
 _SUM = re.compile(f"([0-9a-f]{{64}})  ({_PART}(?:/{_PART})*)\n")
-_CHUNK = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,9 @@ class SealedBundle:
     def episodes(self) -> Iterator[SealedEpisode]:
         """Yield every episode that was run, in dataset order; BundleError for a gap."""
         labels = read_gold_labels(self._lines(GOLD)) if GOLD in self._paths else {}
-        records = self._records()
+        # Either layout: numbers are padded, so that names sort as numbers do.
+        paths = sorted(path for path in self._paths if path.startswith("invocations/"))
+        records = (parse_object(line) for path in paths for line in self._lines(path))
         record = next(records, None)
         lines = (parse_object(line) for line in self._lines("scores/per_episode.jsonl"))
         for truth, line in zip(read_episodes(self._lines(DATASET)), lines, strict=True):
@@ -72,12 +73,6 @@ class SealedBundle:
                 raise BundleError(f"expected the record of episode {truth.seq}, got none")
             label = labels.get(truth.episode_id)
             yield SealedEpisode(truth=truth, label=label, line=line, record=own)
-
-    def _records(self) -> Iterator[JsonObject]:
-        # Either layout: numbers are padded, so that names sort as numbers do.
-        for path in sorted(path for path in self._paths if path.startswith("invocations/")):
-            for line in self._lines(path):
-                yield parse_object(line)
 
     def _lines(self, path: str) -> Iterator[bytes]:
         with (self._folder / path).open("rb") as handle:
@@ -101,20 +96,16 @@ class SealedBundle:
             raise BundleError(f"expected a bundle with hash {named}, got {sha256_hex(sums)}")
         expected = {path: sha256 for sha256, path in _SUM.findall(sums.decode("ascii"))}
         for path, sha256 in expected.items():
-            if _file_sha256(self._folder / path) != sha256:
+            if self._sha256(path) != sha256:
                 raise BundleError(f"expected {path} as it was sealed ({sha256}), got other bytes")
         return frozenset(expected)
 
-
-def _file_sha256(path: Path) -> str | None:
-    hasher = hashlib.sha256()
-    try:
-        with path.open("rb") as handle:
-            while chunk := handle.read(_CHUNK):
-                hasher.update(chunk)
-    except OSError:
-        return None
-    return hasher.hexdigest()
+    def _sha256(self, path: str) -> str | None:
+        try:
+            with (self._folder / path).open("rb") as handle:
+                return hashlib.file_digest(handle, "sha256").hexdigest()
+        except OSError:
+            return None
 
 
 def outputs_of(record: JsonObject) -> dict[str, JsonObject]:

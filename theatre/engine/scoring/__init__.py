@@ -13,6 +13,7 @@ from theatre.engine.scoring.baselines import (
     Baseline,
     BaselineScores,
     DrawnEpisodes,
+    TrivialPlayers,
     baseline_findings,
 )
 from theatre.engine.scoring.calibration import (
@@ -30,7 +31,6 @@ from theatre.engine.scoring.provider import (
 )
 from theatre.engine.scoring.ratings import CommittedRating, PanelScores, committed_ratings
 from theatre.engine.scoring.tallies import COMPOSITE
-from theatre.engine.scoring.trivial_players import TrivialPlayers
 
 __all__ = [
     "COMPOSITE",

@@ -8,13 +8,12 @@ intervals.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line
 from theatre.engine.coin import Draws
 from theatre.engine.models import (
     CriterionResult,
@@ -28,13 +27,14 @@ from theatre.engine.scoring.arithmetic import (
     nano_to_number,
     ratio,
     rounded_number,
+    rounded_or_none,
     undefined_interval,
     wilson_interval,
 )
-from theatre.engine.scoring.bootstrap import Part, mixed_interval, panel_influences
+from theatre.engine.scoring.bootstrap import Part, mixed_interval
 from theatre.engine.scoring.calibration import CalibrationTally, Probability
 from theatre.engine.scoring.holdout import SplitScores, is_held_out
-from theatre.engine.scoring.provider import CriterionPlan, TheatreScoringProvider
+from theatre.engine.scoring.provider import TheatreScoringProvider
 from theatre.engine.scoring.ratings import (
     NO_HUMAN_PARTS,
     CommittedRating,
@@ -43,73 +43,9 @@ from theatre.engine.scoring.ratings import (
     Panel,
     PanelScores,
 )
-from theatre.engine.scoring.tallies import COMPOSITE, CriterionTally, EpisodeGroup, ResampledUnits
-
-# What the scores would be had every gap gone as badly, or as well, as it can.
-#
-# Source: Manski 1989 (bounds without an assumption about what is missing).
-
+from theatre.engine.scoring.tallies import COMPOSITE, EpisodeGroup, ResampledUnits, weigh
 
 _GAPS = ("missing", "excluded", "declined", "unscored")
-
-_Bounds = tuple[Fraction, Fraction]
-
-
-def worst_case_bounds(
-    plans: Sequence[CriterionPlan],
-    tallies: Mapping[str, CriterionTally],
-    *,
-    not_run: int,
-    human: HumanParts = NO_HUMAN_PARTS,
-) -> JsonObject:
-    """Return `{"low", "high"}` for each criterion and the composite, to nine places.
-
-    The mean over all episodes to which a criterion applies, with each gap as 0 and as 1: those
-    that failed, refused, declined, could not be scored, or were not run. Of the last none was asked
-    whether the criterion applies; counting them can only widen the bounds. Null where it applies
-    to none, and for the composite where one criterion is null. A human part has no gaps: it moves
-    both bounds alike.
-    """
-    bounds = [
-        _blend(plan.criterion_id, _bounds(tallies[plan.criterion_id], not_run), human)
-        for plan in plans
-    ]
-    published = {
-        plan.criterion_id: _published_bounds(one) for plan, one in zip(plans, bounds, strict=True)
-    }
-    return {**published, COMPOSITE: _published_bounds(_weigh(plans, bounds))}
-
-
-def _bounds(tally: CriterionTally, not_run: int) -> _Bounds | None:
-    gaps = sum(tally.counts[kind] for kind in _GAPS) + not_run
-    applicable = tally.counts["scored"] + gaps
-    if not applicable:
-        return None
-    low = Fraction(tally.nano_sum, applicable * NANO)
-    return low, low + Fraction(gaps, applicable)
-
-
-def _blend(criterion: str, bounds: _Bounds | None, human: HumanParts) -> _Bounds | None:
-    low, high = (human.blend(criterion, one) for one in bounds or (None, None))
-    return None if low is None or high is None else (low, high)
-
-
-def _weigh(plans: Sequence[CriterionPlan], bounds: Sequence[_Bounds | None]) -> _Bounds | None:
-    low = high = Fraction(0)
-    for plan, one in zip(plans, bounds, strict=True):
-        if one is None:
-            return None
-        low += plan.weight * one[0]
-        high += plan.weight * one[1]
-    return low, high
-
-
-def _published_bounds(bounds: _Bounds | None) -> JsonValue:
-    if bounds is None:
-        return None
-    return {"low": rounded_number(bounds[0]), "high": rounded_number(bounds[1])}
-
-
 _MIN_UNITS = 2
 _NOT_HASHED = frozenset({"results_hash", "score_intervals"})
 _COUNTED = ("scored", "missing", "not_applicable", "declined", "unscored")
@@ -139,11 +75,7 @@ class Aggregator:
         self._commitment_hash = draws.commitment_hash
         self._criteria = provider.criteria
         self._holdout_share = provider.holdout_split
-        # Weights as whole numbers in the same proportion: a line for every episode must be quick.
-        common = math.lcm(*(plan.weight.denominator for plan in provider.criteria))
-        self._whole_weights = [
-            (plan.criterion_id, int(plan.weight * common)) for plan in provider.criteria
-        ]
+        self._weights = {plan.criterion_id: plan.weight for plan in provider.criteria}
         self._all = EpisodeGroup(provider.criteria)
         self._split = SplitScores(provider.criteria) if provider.holdout_split else None
         calibrated = provider.calibration_criterion
@@ -160,8 +92,16 @@ class Aggregator:
         """Count `episode` and return its line of `scores/per_episode.jsonl`."""
         held_out = is_held_out(self._commitment_hash, episode.episode_id, self._holdout_share)
         self._outcomes[_count_name(episode)] += 1
+        # What was not run is in no mean, no rate and no interval: a total of its own says it.
         if episode.outcome is not EpisodeOutcome.NOT_RUN:
-            self._count(episode, held_out=held_out)
+            self._all.add(episode.scores)
+            row = self._units.add(episode.scores, episode.cluster_key)
+            if episode.outcome is EpisodeOutcome.SCORED:
+                self._draw.add(episode.episode_id, row)
+            if self._split is not None:
+                self._split.add(episode.scores, held_out=held_out)
+            if self._calibration is not None:
+                self._calibration.add(episode.scores, episode.probability)
         line = self._line(episode, held_out=held_out)
         self._hasher.update(line)
         return line
@@ -176,11 +116,11 @@ class Aggregator:
         shown = {criterion: _published(result) for criterion, result in episode.scores.items()}
         counted = [
             (weight, nano)
-            for criterion, weight in self._whole_weights
+            for criterion, weight in self._weights.items()
             if (nano := shown[criterion]) is not None
         ]
-        weights = sum(weight for weight, _ in counted)
-        weighted = sum(weight * nano for weight, nano in counted)
+        weights = sum((weight for weight, _ in counted), Fraction(0))
+        weighted = sum((weight * nano for weight, nano in counted), Fraction(0))
         return canonical_line(
             {
                 "seq": episode.seq,
@@ -190,20 +130,10 @@ class Aggregator:
                     criterion: None if nano is None else nano_to_number(nano)
                     for criterion, nano in shown.items()
                 },
-                "composite": ratio(weighted, weights * NANO),
+                "composite": rounded_number(weighted / weights / NANO) if weights else None,
                 "holdout": held_out,
             }
         )
-
-    def _count(self, episode: ScoredEpisode, *, held_out: bool) -> None:
-        self._all.add(episode.scores)
-        row = self._units.add(episode.scores, episode.cluster_key)
-        if episode.outcome is EpisodeOutcome.SCORED:
-            self._draw.add(episode.episode_id, row)
-        if self._split is not None:
-            self._split.add(episode.scores, held_out=held_out)
-        if self._calibration is not None:
-            self._calibration.add(episode.scores, episode.probability)
 
     @property
     def scored(self) -> int:
@@ -217,7 +147,7 @@ class Aggregator:
     def human_mean(self, rating: CommittedRating, scores: PanelScores) -> float | None:
         """Return the human mean of one step to nine places; None without ratings."""
         panel = Panel(rating=rating, rows=self._draw.draw(rating.items), scores=scores)
-        return None if panel.mean is None else rounded_number(panel.mean)
+        return rounded_or_none(panel.mean)
 
     def finish(
         self,
@@ -248,7 +178,9 @@ class Aggregator:
         return aggregate | {"results_hash": self._hasher.hexdigest()}
 
     def _aggregate(self) -> JsonObject:
-        counts = self._episode_counts()
+        kinds = ("scored", "timeout", "error", "refused", "unscored", "not_run")
+        by_kind = {kind: self._outcomes[kind] for kind in kinds}
+        counts = {"total": sum(by_kind.values()), **by_kind}
         total, refused, scored = counts["total"], counts["refused"], counts["scored"]
         # Episodes that were never run count in no rate.
         run = total - counts["not_run"]
@@ -263,26 +195,50 @@ class Aggregator:
             "episode_counts": dict(counts),
             "coverage": ratio(scored, run - refused),
             "refusal_rate": ratio(refused, run),
-            "score_intervals": self._intervals(),
+            "score_intervals": {
+                **{criterion: self._interval(at) for at, criterion in enumerate(tallies)},
+                COMPOSITE: self._composite_interval(),
+            },
             "holdout_scores": None if self._split is None else self._split.as_document(),
             "answered_only": self._all.means("scored", human=self._human),
             "refusals_as_zero": self._all.means("scored", "missing", "excluded", human=self._human),
-            "worst_case_bounds": worst_case_bounds(
-                self._criteria, tallies, not_run=counts["not_run"], human=self._human
-            ),
+            "worst_case_bounds": self._worst_case(counts["not_run"]),
             "human_scores": self._human.as_document(
                 {criterion: tally.mean for criterion, tally in tallies.items()}
             ),
             "calibration": None if self._calibration is None else self._calibration.as_document(),
         }
 
-    def _intervals(self) -> JsonObject:
-        """Return each criterion's interval and the composite's, with the method of each."""
-        intervals: JsonObject = {
-            criterion: self._interval(column, tally)
-            for column, (criterion, tally) in enumerate(self._all.tallies.items())
+    def _worst_case(self, not_run: int) -> JsonObject:
+        """Return `{"low", "high"}` for each criterion and the composite, to nine places.
+
+        The mean over all episodes to which a criterion applies, with each gap as 0 and as 1: those
+        that failed, refused, declined, could not be scored, or were not run. Null where it applies
+        to none, and for the composite where one criterion is null. Source: Manski 1989 (bounds
+        without an assumption about what is missing).
+        """
+        lows: list[Fraction | None] = []
+        highs: list[Fraction | None] = []
+        for criterion, tally in self._all.tallies.items():
+            # None of those that were not run was asked whether the criterion applies: counting
+            # them can only widen the bounds.
+            gaps = sum(tally.counts[kind] for kind in _GAPS) + not_run
+            applicable = tally.counts["scored"] + gaps
+            low = high = None
+            if applicable:
+                low = Fraction(tally.nano_sum, applicable * NANO)
+                high = low + Fraction(gaps, applicable)
+            # A human part has no gaps: it moves both bounds alike.
+            lows.append(self._human.blend(criterion, low))
+            highs.append(self._human.blend(criterion, high))
+        lows.append(weigh(self._criteria, lows))
+        highs.append(weigh(self._criteria, highs))
+        return {
+            name: None
+            if low is None or high is None
+            else {"low": rounded_number(low), "high": rounded_number(high)}
+            for name, low, high in zip([*self._all.tallies, COMPOSITE], lows, highs, strict=True)
         }
-        return intervals | {COMPOSITE: self._composite_interval()}
 
     def _composite_interval(self) -> JsonObject:
         if not self._human:
@@ -302,24 +258,22 @@ class Aggregator:
         machine = Part(1 - share, self._units.influences(column))
         if panel is None:
             return [machine]
-        return [machine, Part(share, panel_influences(panel, self._units.rows))]
+        return [machine, Part(share, panel.influences(self._units.rows))]
 
-    def _interval(self, column: int, tally: CriterionTally) -> JsonObject:
+    def _interval(self, column: int) -> JsonObject:
+        """Return the interval of one criterion's score, by the method that its values allow."""
         criterion = self._criteria[column].criterion_id
+        tally = self._all.tallies[criterion]
         if self._human.panel_of(criterion) is not None:
             score = self._human.blend(criterion, tally.mean)
             return mixed_interval(score, self._parts(column), clustered=self._units.clustered)
         counted = tally.counts["scored"] + tally.counts["missing"]
         if counted < _MIN_UNITS:
             return undefined_interval()
+        # Wilson's interval is about independent right or wrong answers, and nothing else.
         if tally.graded or self._units.clustered:
             return self._units.criterion_interval(column, seed=self._commitment_hash)
         return wilson_interval(tally.ones, counted)
-
-    def _episode_counts(self) -> dict[str, int]:
-        kinds = ("scored", "timeout", "error", "refused", "unscored", "not_run")
-        counts = {kind: self._outcomes[kind] for kind in kinds}
-        return {"total": sum(counts.values()), **counts}
 
 
 def _published(result: CriterionResult) -> int | None:

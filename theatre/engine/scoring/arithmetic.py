@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from math import floor
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import EpisodeOutcome
@@ -51,6 +50,11 @@ def rounded_number(value: Fraction) -> float:
     return nano_to_number(round(value * NANO))
 
 
+def rounded_or_none(value: Fraction | None) -> float | None:
+    """Return `value` to nine places; what was not measured stays None."""
+    return None if value is None else rounded_number(value)
+
+
 def ratio(numerator: int, denominator: int) -> float | None:
     """Return numerator / denominator to nine places; None where there is nothing to divide."""
     return rounded_number(Fraction(numerator, denominator)) if denominator else None
@@ -76,21 +80,32 @@ def undefined_interval() -> JsonObject:
     return {"low": None, "high": None, "method": "undefined", "level": LEVEL}
 
 
-def wilson_interval(successes: int, trials: int) -> JsonObject:
-    """Return the 95 % Wilson score interval for `successes` of `trials`, trials ≥ 1.
+def published_interval(low: float, high: float, method: str) -> JsonObject:
+    """Return an interval as it is published: to six places, and never outside 0 … 1."""
+    return {
+        "low": max(0.0, round(low, 6)),
+        "high": min(1.0, round(high, 6)),
+        "method": method,
+        "level": LEVEL,
+    }
 
-    Source: Wilson 1927; holds its coverage at small n where p ± 2 standard errors does not.
+
+def wilson_interval(successes: int, trials: int) -> JsonObject:
+    """Return the 95 % Wilson score interval for `successes` of `trials`, trials ≥ 1."""
+    return published_interval(*wilson_bounds(successes / trials, trials), "wilson")
+
+
+def wilson_bounds(share: float, trials: float) -> tuple[float, float]:
+    """Return the 95 % Wilson score bounds of a share of `trials`, which may be an effective n.
+
+    Source: Wilson 1927.
     """
-    share = successes / trials
+    # Not p ± 2 standard errors: that misses its coverage at small n, and 30 of 30 right would
+    # have no width at all, so that a construct would be certain of itself after thirty answers.
     shrink = 1 + _Z * _Z / trials
     centre = (share + _Z * _Z / (2 * trials)) / shrink
     half = _Z * math.sqrt(share * (1 - share) / trials + _Z * _Z / (4 * trials * trials)) / shrink
-    return {
-        "low": max(0.0, round(centre - half, 6)),
-        "high": min(1.0, round(centre + half, 6)),
-        "method": "wilson",
-        "level": LEVEL,
-    }
+    return centre - half, centre + half
 
 
 # When too many failures end a run, decided in dataset order whatever the order of arrival.
@@ -105,7 +120,7 @@ class FailureStop:
 
     def __init__(self, *, total: int, threshold: Fraction | None) -> None:
         self._limit = None if threshold is None else threshold * total
-        self.fatal = None if self._limit is None else floor(self._limit) + 1
+        self.fatal = None if self._limit is None else math.floor(self._limit) + 1
         """With how many failures the run ends; None where it never does."""
         self._failures = 0
         self.stopped = False

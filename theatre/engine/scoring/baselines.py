@@ -6,6 +6,8 @@ wait in a file: memory does not grow with the number of episodes, nor with their
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import hashlib
 import heapq
 import tempfile
@@ -21,8 +23,18 @@ from theatre.engine.canonical_json import (
     canonical_line,
     parse_object,
 )
-from theatre.engine.errors import UnplayableError
-from theatre.engine.models import CriterionResult, GroundTruthEpisode, InvocationStatus, Verdict
+from theatre.engine.coin import Draws
+from theatre.engine.errors import TheatreError, UnplayableError
+from theatre.engine.models import (
+    CriterionResult,
+    EpisodePlay,
+    EpisodeRunner,
+    GroundTruthEpisode,
+    InvocationStatus,
+    Verdict,
+    turn_of,
+)
+from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring.arithmetic import rounded_number, undefined_interval, wilson_interval
 from theatre.engine.scoring.data_audit import string_leaves
 from theatre.engine.scoring.provider import (
@@ -35,7 +47,7 @@ from theatre.engine.scoring.provider import (
     score_criterion,
 )
 from theatre.engine.scoring.tallies import CriterionTally, ResampledUnits
-from theatre.engine.scoring.trivial_players import TrivialPlayers
+from theatre.engine.templates import Hop
 
 MAX_EPISODES = 1000
 """So many episodes show what a trivial answer scores; more would cost and say no more."""
@@ -130,6 +142,69 @@ class DrawnEpisodes:
             yield BaselineCase(episode=episode, sent=episode.input_data if sent is None else sent)
 
 
+# Interactive episodes, played with answers that no work went into: the episode is the one that the
+# construct was put to, with the same seed; every construct of it is answered for in the same way.
+
+
+class TrivialPlayers:
+    """Answers turn after turn with `{}`, or with what the turn itself was sent."""
+
+    def __init__(
+        self,
+        runner: EpisodeRunner,
+        hops: Sequence[Hop],
+        *,
+        draws: Draws,
+        registry: SchemaRegistry,
+    ) -> None:
+        """Take the runner and the constructs of an episode in the order of the chain."""
+        self._runner = runner
+        self._hops = hops
+        self._draws = draws
+        self._registry = registry
+
+    def answer(self, episode: GroundTruthEpisode, *, copies: bool) -> EpisodeAnswer:
+        """Return what comes of `episode`; no output where an answer fits no committed shape.
+
+        UnplayableError where the runner raises at such an answer, or asks for more calls than it
+        says it may. What the runner raises on purpose is passed on: its surroundings are at fault.
+        """
+        seed = self._draws.play_seed(episode.episode_id)
+        # A copy: a plug-in that writes to its input must not change what later baselines read.
+        play = self._runner.play(copy.deepcopy(episode.input_data), seed)
+        try:
+            with contextlib.closing(play):
+                result = self._result(play, copies=copies)
+        except TheatreError:
+            raise
+        except Exception as error:  # a plug-in may raise anything
+            raise UnplayableError(
+                f"expected runner {self._runner.pin} to play on, got a {type(error).__name__}"
+            ) from error
+        outputs: Mapping[str, JsonObject] = (
+            {} if result is None else {self._hops[0].construct_id: result}
+        )
+        return EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=outputs)
+
+    def _result(self, play: EpisodePlay, *, copies: bool) -> JsonObject | None:
+        """Return what the runner makes of the answers; None where one is not accepted."""
+        try:
+            turn = turn_of(next(play))
+            for _ in range(self._runner.max_calls):
+                # As over a wire: what is answered shares nothing with what was asked.
+                answer = parse_object(canonical_bytes(turn.input_data)) if copies else {}
+                spec = self._hops[turn.hop].output_spec
+                if spec and self._registry.validate_inline(spec, answer):
+                    return None
+                turn = turn_of(play.send(answer))
+        except StopIteration as ended:
+            return ended.value  # type: ignore[no-any-return]
+        raise UnplayableError(
+            f"expected at most {self._runner.max_calls} calls of runner {self._runner.pin}, "
+            "got one more"
+        )
+
+
 class BaselineScores:
     """Scores the baselines of one committed template."""
 
@@ -216,7 +291,10 @@ class BaselineScores:
             results: dict[Baseline, dict[str, CriterionResult]] = {one: {} for one in Baseline}
             for plan in self._plans:
                 criterion = plan.criterion_id
-                construct, path = self._place(plan)
+                # Which construct's output holds the answer, and where; the last one by default.
+                construct, named, path = cast("str", plan.params["field"]).partition(":")
+                if not named:
+                    construct, path = self._constructs[-1], construct
                 expected = held.get(criterion)
                 answers = {
                     Baseline.EMPTY: _empty_like(expected),
@@ -270,11 +348,6 @@ class BaselineScores:
         for case in drawn.cases():
             yield self._provider.expectations(case.episode, gold.get(case.episode.episode_id))
 
-    def _place(self, plan: CriterionPlan) -> tuple[str, str]:
-        """Return the construct whose output holds the answer, and the path of the answer in it."""
-        construct, named, inner = cast("str", plan.params["field"]).partition(":")
-        return (construct, inner) if named else (self._constructs[-1], construct)
-
 
 class _Column:
     """The sums of one baseline, criterion by criterion."""
@@ -295,11 +368,13 @@ class _Column:
         tally = self._tallies.get(criterion)
         if tally is None or tally.mean is None:
             return None
-        counted, interval = tally.counts["scored"], undefined_interval()
-        if counted >= _MIN_UNITS and (tally.graded or self._units.clustered):
+        counted = tally.counts["scored"]
+        if counted < _MIN_UNITS:
+            interval = undefined_interval()
+        elif tally.graded or self._units.clustered:
             column = self._columns[criterion]
             interval = self._units.criterion_interval(column, seed=self._seed)
-        elif counted >= _MIN_UNITS:
+        else:
             interval = wilson_interval(tally.ones, counted)
         return {"score": rounded_number(tally.mean), "n": counted, "interval": interval}
 

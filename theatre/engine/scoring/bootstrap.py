@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.scoring.arithmetic import LEVEL, undefined_interval
-from theatre.engine.scoring.ratings import Panel
+from theatre.engine.scoring.arithmetic import LEVEL, published_interval, undefined_interval
 
 DRAWS = 10_000
 MAX_BOOTSTRAP_UNITS = 5_000
@@ -28,6 +27,7 @@ _MIN_UNITS = 2
 # A megabyte an array, so that the work stays in the processor's cache. No draw depends on it.
 _CELLS_IN_MEMORY = 1 << 17
 _NORMAL = NormalDist()
+_HALF_WIDTH = _NORMAL.inv_cdf((1 + LEVEL) / 2)
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -80,10 +80,11 @@ def resampled_interval(sample: Sample, *, seed: str, clustered: bool) -> JsonObj
         return undefined_interval()
     if sample.units > MAX_BOOTSTRAP_UNITS:
         low, high = _normal_bounds(sample, jackknife)
-        return _interval(low, high, f"{prefix}clt")
+        return published_interval(low, high, f"{prefix}clt")
     draws = _draws(sample, seed)
+    # A resample in which some criterion has no value has no statistic either.
     low, high = _bca_bounds(draws[np.isfinite(draws)], sample.observed(), jackknife)
-    return _interval(low, high, f"{prefix}bca")
+    return published_interval(low, high, f"{prefix}bca")
 
 
 def _normal_bounds(sample: Sample, jackknife: Floats) -> tuple[float, float]:
@@ -91,7 +92,7 @@ def _normal_bounds(sample: Sample, jackknife: Floats) -> tuple[float, float]:
     n = sample.units
     deviations = jackknife - jackknife.mean()
     error = float(np.sqrt((n - 1) / n * np.square(deviations).sum()))
-    half = _NORMAL.inv_cdf((1 + LEVEL) / 2) * error
+    half = _HALF_WIDTH * error
     return sample.observed() - half, sample.observed() + half
 
 
@@ -120,34 +121,23 @@ def _times_drawn(bits: np.random.PCG64, size: int, n: int) -> Floats:
 
 
 def _bca_bounds(draws: Floats, observed: float, jackknife: Floats) -> tuple[float, float]:
-    """Return the bias-corrected and accelerated bounds; ties count half."""
+    """Return the bias-corrected and accelerated bounds.
+
+    Plain percentiles are off where scores are skewed, as those near 0 and 1 are.
+    """
+    # Ties count half: scores of 0 and 1 alone give many draws that are exactly the mean.
     below = float((draws < observed).mean() + (draws <= observed).mean()) / 2
-    if not 0 < below < 1:
-        low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        return float(low), float(high)
-    deviations = jackknife.mean() - jackknife
-    spread = float(np.square(deviations).sum())
-    acceleration = float((deviations**3).sum()) / (6 * spread**1.5)
-    bias = _NORMAL.inv_cdf(below)
-    shares = [
-        _adjusted_share(bias, acceleration, tail) for tail in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
-    ]
+    shares = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    # On the edge the bias would be infinite; the percentiles themselves are what is left.
+    if 0 < below < 1:
+        deviations = jackknife.mean() - jackknife
+        spread = float(np.square(deviations).sum())
+        acceleration = float((deviations**3).sum()) / (6 * spread**1.5)
+        bias = _NORMAL.inv_cdf(below)
+        shifts = [bias + _NORMAL.inv_cdf(tail) for tail in shares]
+        shares = [_NORMAL.cdf(bias + shift / (1 - acceleration * shift)) for shift in shifts]
     low, high = np.quantile(draws, shares)
     return float(low), float(high)
-
-
-def _adjusted_share(bias: float, acceleration: float, tail: float) -> float:
-    shifted = bias + _NORMAL.inv_cdf(tail)
-    return _NORMAL.cdf(bias + shifted / (1 - acceleration * shifted))
-
-
-def _interval(low: float, high: float, method: str) -> JsonObject:
-    return {
-        "low": max(0.0, round(low, 6)),
-        "high": min(1.0, round(high, 6)),
-        "method": method,
-        "level": LEVEL,
-    }
 
 
 # Intervals of scores with a human part: normal, from what each unit adds to the score.
@@ -156,9 +146,6 @@ def _interval(low: float, high: float, method: str) -> JsonObject:
 # mean by its ratings. Both are summed before they are squared: the rated answers are among the
 # scored ones, so the parts are not independent. Source: the infinitesimal jackknife (Efron 1982),
 # each part scaled so that alone it gives s² / n.
-
-
-_HALF_WIDTH = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,19 +169,6 @@ def mean_influences(sums: Floats, counts: Floats) -> Floats | None:
     return np.asarray(added * math.sqrt(units / (units - 1)), dtype=np.float64)
 
 
-def panel_influences(panel: Panel, rows: int) -> Floats | None:
-    """Return what each of `rows` units adds to the human mean."""
-    means, mean = panel.item_means, panel.mean
-    units = len(set(panel.rows.values()))
-    if mean is None or units < _MIN_UNITS:
-        return None
-    added = np.zeros(rows)
-    for row, value in zip(panel.rows.values(), means, strict=True):
-        # Exactly 0 for an item at the mean.
-        added[row] += float((value - mean) / len(means))
-    return added * math.sqrt(units / (units - 1))
-
-
 def mixed_interval(score: Fraction | None, parts: Sequence[Part], *, clustered: bool) -> JsonObject:
     """Return the 95 % interval of a score made of `parts`.
 
@@ -213,9 +187,5 @@ def mixed_interval(score: Fraction | None, parts: Sequence[Part], *, clustered: 
     if not error:
         return undefined_interval()
     half = _HALF_WIDTH * error
-    return {
-        "low": max(0.0, round(float(score) - half, 6)),
-        "high": min(1.0, round(float(score) + half, 6)),
-        "method": "cluster_mixed_clt" if clustered else "mixed_clt",
-        "level": LEVEL,
-    }
+    method = "cluster_mixed_clt" if clustered else "mixed_clt"
+    return published_interval(float(score) - half, float(score) + half, method)

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import CriterionResult, Scored
 from theatre.engine.scoring.arithmetic import NANO, ratio, rounded_number, to_nano
 from theatre.engine.scoring.provider import EpisodeAnswer
@@ -59,7 +59,8 @@ def exact_deviation(ascending: Sequence[int]) -> Deviation:
     centre = sum(ascending) / NANO
     distances = np.abs(np.arange(len(law), dtype=np.float64) - centre)
     mean = math.fsum((law * distances).tolist())
-    return Deviation(mean, max(0.0, _variance(ascending) - mean * mean))
+    variance = sum(nano * (NANO - nano) for nano in ascending) / (NANO * NANO)
+    return Deviation(mean, max(0.0, variance - mean * mean))
 
 
 def normal_deviation(variance: Fraction) -> Deviation:
@@ -82,10 +83,6 @@ def ece_if_calibrated(bins: Sequence[Deviation], n: int) -> tuple[float, float]:
         root = 1 - ninth + _Z_95 * math.sqrt(ninth)
         upper = max(upper, mean * root * root * root)
     return round(mean / n, _PLACES), round(upper / n, _PLACES)
-
-
-def _variance(nanos: Sequence[int]) -> float:
-    return sum(nano * (NANO - nano) for nano in nanos) / (NANO * NANO)
 
 
 CONFIDENCE = "confidence"
@@ -231,9 +228,19 @@ class CalibrationTally:
             "without_verdict": self._without_verdict,
             "brier_score": rounded_number(brier_score(bins)) if n else None,
             "decomposition": decomposition(bins).as_document() if n else None,
+            # Of few answers the ECE is mostly chance, whatever the construct is worth.
             "ece": _ece(bins, n) if n >= MIN_FOR_ECE else None,
             "ece_reason": None if n >= MIN_FOR_ECE else TOO_FEW,
-            "bins": [_published(b, place) for place, b in enumerate(bins)],
+            "bins": [
+                {
+                    "low": place / BINS,
+                    "high": (place + 1) / BINS,
+                    "count": one.count,
+                    "mean_probability": ratio(one.total, one.count * NANO),
+                    "share_right": ratio(one.right, one.count),
+                }
+                for place, one in enumerate(bins)
+            ],
         }
 
 
@@ -245,14 +252,4 @@ def _ece(bins: Sequence[Bin], n: int) -> JsonObject:
         "scheme": "equal-width",
         "expected_if_calibrated": expected,
         "upper_95_if_calibrated": upper,
-    }
-
-
-def _published(one: Bin, place: int) -> JsonValue:
-    return {
-        "low": place / BINS,
-        "high": (place + 1) / BINS,
-        "count": one.count,
-        "mean_probability": ratio(one.total, one.count * NANO),
-        "share_right": ratio(one.right, one.count),
     }

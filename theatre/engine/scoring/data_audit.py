@@ -35,10 +35,6 @@ ONE_EXPECTATION = "one-expectation"
 _DIGEST_BYTES = 16
 _AS_DIGEST = np.dtype([("high", "<u8"), ("low", "<u8")])
 _LETTERS = re.compile(r"[^\W\d_]+")
-_ASCII_LETTERS = bytes(
-    ord(chr(code).lower()) if chr(code).isascii() and chr(code).isalpha() else ord(" ")
-    for code in range(256)
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +84,7 @@ class DataAudit:
         self._look_for_answers(episode.truths, leaves)
 
     def _look_for_answers(self, truths: Sequence[JsonObject], texts: Sequence[str]) -> None:
+        """Note the answers of the episode, and those that stand in its question."""
         found = (leaf for truth in truths for leaf in string_leaves(truth))
         long = dict.fromkeys(leaf for leaf in found if len(leaf) >= MIN_LEAF_CHARACTERS)
         for leaf in islice(long, MAX_LEAVES):
@@ -110,7 +107,7 @@ class DataAudit:
         }
 
     def _criterion(self, criterion: str) -> JsonObject:
-        counts = self._expected[criterion].counts()[1]
+        _, counts = self._expected[criterion].counts()
         return {
             "distinct_inputs": self._inputs.distinct(self._counted[criterion]),
             "expectations": len(counts),
@@ -118,7 +115,10 @@ class DataAudit:
         }
 
     def _given_away(self) -> int:
-        """Return how many inputs hold an answer that is none of the most repeated labels."""
+        """Return how many inputs hold an answer that is none of the most repeated labels.
+
+        A question that offers its choices gives nothing away by naming them.
+        """
         leaves, counts = self._leaves.counts()
         # By count, then by digest, so that the same twenty are left out everywhere.
         order = sorted(zip((-counts).tolist(), leaves, strict=True))
@@ -155,10 +155,7 @@ def string_leaves(value: JsonValue) -> list[str]:
 
 def _letters(leaves: Sequence[str]) -> bytes:
     """Return the words of a text in lower case; nothing else that it holds tells it apart."""
-    text = " ".join(leaves)
-    if text.isascii():
-        return b" ".join(text.encode("ascii").translate(_ASCII_LETTERS).split())
-    return " ".join(_LETTERS.findall(text.casefold())).encode()
+    return " ".join(_LETTERS.findall(" ".join(leaves).casefold())).encode()
 
 
 class _Digests:

@@ -72,7 +72,10 @@ def expected_at(
     `gold:` alone names the whole label. ABSENT where the dataset holds nothing there.
     """
     if path.startswith(_GOLD_PREFIX):
-        return _inside(label, path.removeprefix(_GOLD_PREFIX))
+        inside = path.removeprefix(_GOLD_PREFIX)
+        if label is None:
+            return ABSENT
+        return at_path(label, inside) if inside else label
     return ABSENT if expected_output is None else at_path(expected_output, path)
 
 
@@ -89,12 +92,6 @@ def answered_at(path: str | None, hops: Mapping[str, JsonObject]) -> JsonValue |
     if separator:
         return at_path(hops[construct_id], inner) if construct_id in hops else ABSENT
     return at_path(outputs[-1], path) if outputs else ABSENT
-
-
-def _inside(label: JsonObject | None, path: str) -> JsonValue | Absent:
-    if label is None:
-        return ABSENT
-    return at_path(label, path) if path else label
 
 
 # Which scorer judges which criterion: what a template commits, else the default of its version.
@@ -296,7 +293,16 @@ def score_criterion(
 ) -> CriterionResult:
     """Return the result of one criterion for one answer."""
     case = _case(plan, episode, answer, gold)
-    return _ask_scorer(plan.scorer, case) if isinstance(case, ScoringCase) else case
+    if not isinstance(case, ScoringCase):
+        return case
+    try:
+        number = plan.scorer.score(case)
+    except Exception:  # noqa: BLE001  # a plug-in may raise anything: that is a value, not a crash
+        return Verdict.UNSCORED
+    if number is None:
+        return Verdict.DECLINED
+    nano = to_nano(number)
+    return Verdict.UNSCORED if nano is None else Scored(nano)
 
 
 def _case(
@@ -309,11 +315,14 @@ def _case(
     expected = expectation_of(plan, episode, gold)
     if isinstance(expected, Absent):
         return Verdict.NOT_APPLICABLE
+    # A refusal is in no mean, and the tier bounds how many there may be; any other failure is a 0.
     if answer.status is InvocationStatus.REFUSED:
         return Verdict.EXCLUDED
     if answer.status is not InvocationStatus.SUCCESS:
         return Verdict.MISSING
-    value = _answer_value(plan, answer.hops)
+    path = plan.params.get("field")
+    value = answered_at(path if isinstance(path, str) else None, answer.hops)
+    # An answer without the member that was asked for is a wrong answer, not a gap.
     if isinstance(value, Absent):
         return Scored(0)
     return ScoringCase(
@@ -326,17 +335,6 @@ def _case(
     )
 
 
-def _ask_scorer(scorer: Scorer, case: ScoringCase) -> CriterionResult:
-    try:
-        number = scorer.score(case)
-    except Exception:  # noqa: BLE001  # a plug-in may raise anything: that is a value, not a crash
-        return Verdict.UNSCORED
-    if number is None:
-        return Verdict.DECLINED
-    nano = to_nano(number)
-    return Verdict.UNSCORED if nano is None else Scored(nano)
-
-
 def expectation_of(
     plan: CriterionPlan, episode: GroundTruthEpisode, gold: JsonObject | None
 ) -> JsonValue | Absent:
@@ -347,11 +345,6 @@ def expectation_of(
             return ABSENT
         return episode.expected_output
     return expected_at(path, episode.expected_output, gold)
-
-
-def _answer_value(plan: CriterionPlan, hops: Mapping[str, JsonObject]) -> JsonValue | Absent:
-    path = plan.params.get("field")
-    return answered_at(path if isinstance(path, str) else None, hops)
 
 
 def _outcome(status: InvocationStatus, results: Mapping[str, CriterionResult]) -> EpisodeOutcome:

@@ -6,13 +6,17 @@ Source: docs/contract/template.md §2 and §5.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias, cast
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.scoring.arithmetic import exact, rounded_number
+import numpy as np
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.scoring.arithmetic import exact, rounded_or_none
+from theatre.engine.scoring.bootstrap import Floats
 
 # How far people agree: Krippendorff's alpha for interval data, in exact rationals.
 #
@@ -24,28 +28,22 @@ MIN_ITEMS = 10
 """Below so many items the value would say more about the draw than about the people."""
 
 _MIN_SCORERS = 2
+_MIN_UNITS = 2
 
 
 def agreement(items: Sequence[Sequence[Fraction]]) -> JsonObject:
     """Return the member `agreement`; `items` has the values of each item, a value a scorer."""
-    value, reason = _measure(items)
-    return {
-        "method": METHOD,
-        "value": None if value is None else rounded_number(value),
-        "reason": reason,
-    }
-
-
-def _measure(items: Sequence[Sequence[Fraction]]) -> tuple[Fraction | None, str | None]:
     scorers = max(map(len, items), default=0)
+    value = reason = None
     if not scorers:
-        return None, "not-rated"
-    if scorers < _MIN_SCORERS:
-        return None, f"fewer-than-{_MIN_SCORERS}-scorers"
-    if len(items) < MIN_ITEMS:
-        return None, f"fewer-than-{MIN_ITEMS}-items"
-    alpha = interval_alpha(items)
-    return alpha, "no-variation" if alpha is None else None
+        reason = "not-rated"
+    elif scorers < _MIN_SCORERS:
+        reason = f"fewer-than-{_MIN_SCORERS}-scorers"
+    elif len(items) < MIN_ITEMS:
+        reason = f"fewer-than-{MIN_ITEMS}-items"
+    elif (value := interval_alpha(items)) is None:
+        reason = "no-variation"
+    return {"method": METHOD, "value": rounded_or_none(value), "reason": reason}
 
 
 def interval_alpha(items: Sequence[Sequence[Fraction]]) -> Fraction | None:
@@ -172,14 +170,26 @@ class Panel:
         means = self.item_means
         return sum(means, Fraction(0)) / len(means) if means else None
 
+    def influences(self, units: int) -> Floats | None:
+        """Return what each of `units` units adds to the human mean; None below two rated units."""
+        means, mean = self.item_means, self.mean
+        rated = len(set(self.rows.values()))
+        if mean is None or rated < _MIN_UNITS:
+            return None
+        added = np.zeros(units)
+        for row, value in zip(self.rows.values(), means, strict=True):
+            # In rationals, so that it is exactly 0 for an item at the mean.
+            added[row] += float((value - mean) / len(means))
+        return added * math.sqrt(rated / (rated - 1))
+
     def as_document(self, machine: Fraction | None) -> JsonObject:
         """Return the entry of `human_scores`; `machine` is the mean of the step's criterion."""
-        rating, mean = self.rating, self.mean
+        rating = self.rating
         return {
             "criterion_id": rating.criterion_id,
             "share": None if rating.share is None else float(rating.share),
-            "machine": _number(machine),
-            "human": _number(mean),
+            "machine": rounded_or_none(machine),
+            "human": rounded_or_none(self.mean),
             "items": len(self.rows),
             "scorers": len(self.scores),
             "agreement": agreement(self.item_values),
@@ -214,6 +224,7 @@ class HumanParts:
         panel, share = self.panel_of(criterion), self.share_of(criterion)
         if panel is None:
             return machine
+        # A part that is missing is no 0, and the other part must not stand in for it.
         if panel.mean is None or (machine is None and share < 1):
             return None
         return (1 - share) * (machine or Fraction(0)) + share * panel.mean
@@ -229,10 +240,6 @@ class HumanParts:
 
 
 NO_HUMAN_PARTS = HumanParts()
-
-
-def _number(value: Fraction | None) -> JsonValue:
-    return None if value is None else rounded_number(value)
 
 
 # Which episodes people are asked to rate: drawn by the coin, among the scored ones.

@@ -15,7 +15,7 @@ import numpy as np
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import CriterionResult, Scored, Verdict
-from theatre.engine.scoring.arithmetic import NANO, rounded_number, undefined_interval
+from theatre.engine.scoring.arithmetic import NANO, rounded_or_none, undefined_interval
 from theatre.engine.scoring.bootstrap import Floats, Sample, mean_influences, resampled_interval
 from theatre.engine.scoring.provider import CriterionPlan
 from theatre.engine.scoring.ratings import NO_HUMAN_PARTS, HumanParts
@@ -54,6 +54,15 @@ class CriterionTally:
         return self.mean_over("scored", "missing")
 
 
+def weigh(plans: Sequence[CriterionPlan], scores: Sequence[Fraction | None]) -> Fraction | None:
+    """Return the weighted mean of criterion scores in committed order; None if one is None."""
+    # No weight is shared out to the others: a criterion without a value must not become a bonus.
+    weighted = [
+        plan.weight * score for plan, score in zip(plans, scores, strict=True) if score is not None
+    ]
+    return sum(weighted, Fraction(0)) if len(weighted) == len(plans) else None
+
+
 class EpisodeGroup:
     """The tallies of one set of episodes: all of them, the train part, or the holdout."""
 
@@ -73,26 +82,19 @@ class EpisodeGroup:
 
         `human` parts are mixed in where a criterion has one.
         """
-        means = {
-            name: human.blend(name, tally.mean_over(*counted))
+        return {
+            name: rounded_or_none(human.blend(name, tally.mean_over(*counted)))
             for name, tally in self.tallies.items()
         }
-        return {name: None if m is None else rounded_number(m) for name, m in means.items()}
 
     def weighted_mean(self, human: HumanParts = NO_HUMAN_PARTS) -> Fraction | None:
         """Return the weighted mean of the unrounded criterion scores; None if one is None."""
-        total = Fraction(0)
-        for plan in self._plans:
-            score = human.blend(plan.criterion_id, self.tallies[plan.criterion_id].mean)
-            if score is None:
-                return None
-            total += plan.weight * score
-        return total
+        scores = [human.blend(name, tally.mean) for name, tally in self.tallies.items()]
+        return weigh(self._plans, scores)
 
     def composite(self, human: HumanParts = NO_HUMAN_PARTS) -> float | None:
         """Return the weighted mean to nine places."""
-        mean = self.weighted_mean(human)
-        return None if mean is None else rounded_number(mean)
+        return rounded_or_none(self.weighted_mean(human))
 
     def summary(self) -> JsonObject:
         """Return what `holdout_scores` says about a part."""
@@ -105,8 +107,8 @@ class EpisodeGroup:
 
 # The units that an interval resamples, gathered while episodes stream past.
 #
-# A unit is an episode, or all episodes of one cluster where `cluster_key` is committed. Nine bytes
-# a unit and criterion: the only part of an aggregate that grows with the number of episodes.
+# A unit is an episode, or all episodes of one cluster where `cluster_key` is committed. Sixteen
+# bytes a unit and criterion: the only part of an aggregate that grows with the number of episodes.
 
 
 class ResampledUnits:
@@ -130,7 +132,12 @@ class ResampledUnits:
 
     def add(self, scores: Mapping[str, CriterionResult], cluster_key: str | None) -> int:
         """Take the results of one episode that was run; return the row of its unit."""
-        row = self._row(cluster_key)
+        row = self.rows
+        if cluster_key is not None:
+            row = self._row_of_cluster.setdefault(cluster_key, row)
+        if row == self.rows:
+            for cells in (*self._sums, *self._counts):
+                cells.append(0)
         for column, plan in enumerate(self._plans):
             result = scores[plan.criterion_id]
             if isinstance(result, Scored):
@@ -154,15 +161,6 @@ class ResampledUnits:
             return undefined_interval()
         columns = list(range(len(self._plans)))
         return self._interval(columns, [float(plan.weight) for plan in self._plans], seed)
-
-    def _row(self, cluster_key: str | None) -> int:
-        row = self.rows
-        if cluster_key is not None:
-            row = self._row_of_cluster.setdefault(cluster_key, row)
-        if row == self.rows:
-            for column in (*self._sums, *self._counts):
-                column.append(0)
-        return row
 
     def _interval(self, columns: list[int], weights: list[float], seed: str) -> JsonObject:
         sums = np.array([self._sums[column] for column in columns], dtype=np.int64).T

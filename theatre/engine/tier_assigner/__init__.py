@@ -9,6 +9,7 @@ from theatre.engine.tier_assigner.assigner import (
     EffectiveTier,
     TierAssessment,
     TierAssigner,
+    Unmet,
 )
 from theatre.engine.tier_assigner.facts import (
     BACKTESTED_LIFETIME,
@@ -20,21 +21,18 @@ from theatre.engine.tier_assigner.facts import (
     MIN_RUNS_SPAN,
     PROVEN_LIFETIME,
     TIER_POLICY_VERSION,
-    CriterionCounts,
-    IssuedCertificateFacts,
-    TierFacts,
-    VerificationTier,
-)
-from theatre.engine.tier_assigner.history import (
     Attestation,
     BehaviouralSignal,
+    CriterionCounts,
     Dispute,
     DisputeStatus,
+    IssuedCertificateFacts,
     RunRecord,
     TelemetryWindow,
+    TierFacts,
     TierHistory,
+    VerificationTier,
 )
-from theatre.engine.tier_assigner.requirements import Unmet
 
 __all__ = [
     "BACKTESTED_LIFETIME",

@@ -6,27 +6,32 @@ time comes from the caller, the certificate is never changed, and no rule looks 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import pairwise
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.tier_assigner.facts import (
     BACKTESTED_LIFETIME,
+    MAX_FAILURE_RATE,
+    MAX_RUN_GAP,
+    MIN_CRITERION_N,
+    MIN_REPLAYS,
+    MIN_RUNS,
+    MIN_RUNS_SPAN,
     PROVEN_LIFETIME,
+    DisputeStatus,
     IssuedCertificateFacts,
     TierFacts,
+    TierHistory,
     VerificationTier,
     utc_moment,
 )
-from theatre.engine.tier_assigner.history import DisputeStatus, TierHistory
-from theatre.engine.tier_assigner.requirements import (
-    Unmet,
-    unmet_of_backtested,
-    unmet_of_proven,
-)
 
+_MOCK_ADAPTER = "mock"
 _TELEMETRY_TOO_OLD = "telemetry-older-than-180-days"
 _RUN_TOO_OLD = "run-older-than-90-days"
 _LIFETIMES: dict[VerificationTier, timedelta | None] = {
@@ -34,6 +39,23 @@ _LIFETIMES: dict[VerificationTier, timedelta | None] = {
     VerificationTier.BACKTESTED: BACKTESTED_LIFETIME,
     VerificationTier.PROVEN: PROVEN_LIFETIME,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """A requirement of `tier` that is not met: a stable code, and what was seen instead."""
+
+    code: str
+    seen: str
+    tier: VerificationTier
+
+    def __str__(self) -> str:
+        """Return ``replays-below-50: 41``."""
+        return f"{self.code}: {self.seen}"
+
+    def as_document(self) -> JsonObject:
+        """Return the entry of `tier.json`."""
+        return {"code": self.code, "seen": self.seen, "tier": self.tier.value}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +114,11 @@ class TierAssigner:
         """
         moment = utc_moment(resolved_at)
         known = history.as_of(moment).about(facts.construct_id, facts.construct_version)
-        backtested = unmet_of_backtested(facts, known)
-        proven = unmet_of_proven(known, resolved_at=moment, backtested=not backtested)
-        tier = _highest(backtested, proven)
+        backtested = _unmet_of_backtested(facts, known)
+        proven = _unmet_of_proven(known, resolved_at=moment, backtested=not backtested)
+        tier = VerificationTier.UNVERIFIED
+        if not backtested:
+            tier = VerificationTier.BACKTESTED if proven else VerificationTier.PROVEN
         return TierAssessment(
             tier=tier,
             unmet=backtested + proven,
@@ -138,12 +162,6 @@ class TierAssigner:
 _Reading = tuple[VerificationTier, CertificateStatus, tuple[str, ...]]
 
 
-def _highest(backtested: tuple[Unmet, ...], proven: tuple[Unmet, ...]) -> VerificationTier:
-    if backtested:
-        return VerificationTier.UNVERIFIED
-    return VerificationTier.BACKTESTED if proven else VerificationTier.PROVEN
-
-
 def _decay(issued: IssuedCertificateFacts, known: TierHistory, now: datetime) -> _Reading:
     """Return what time alone has left of the issued tier."""
     limit = TierAssigner.compute_expiry(issued.tier, resolved_at=issued.resolved_at)
@@ -181,3 +199,169 @@ def _lapse(issued: IssuedCertificateFacts, known: TierHistory, now: datetime) ->
         CertificateStatus.EXPIRED,
         (_TELEMETRY_TOO_OLD, reason),
     )
+
+
+# The requirements of BACKTESTED and PROVEN, each one with its own code. Each is judged by itself,
+# so one cause may show under two codes: no scored episode is `nothing-scored` and fewer than 50.
+# Source: docs/requirements.md R36.
+
+
+def _unmet_of_backtested(facts: TierFacts, history: TierHistory) -> tuple[Unmet, ...]:
+    """Return what BACKTESTED lacks, in a fixed order, each code once."""
+    found = dict(_of_backtested(facts, history))
+    # A code that was found here says more than the same code brought from elsewhere.
+    for code in sorted(facts.extra_caps):
+        found.setdefault(code, "found with the evidence")
+    return tuple(Unmet(code, seen, VerificationTier.BACKTESTED) for code, seen in found.items())
+
+
+def _unmet_of_proven(
+    known: TierHistory, *, resolved_at: datetime, backtested: bool
+) -> tuple[Unmet, ...]:
+    """Return what PROVEN lacks beyond BACKTESTED.
+
+    `known` is what was known of this construct version at `resolved_at`. `backtested` says
+    whether the run at hand is BACKTESTED: only then it counts among the consecutive runs.
+    """
+    moments = _consecutive_runs(known, resolved_at) if backtested else ()
+    found = [
+        *_of_runs(moments),
+        *_of_telemetry(known, resolved_at),
+        *_of_attestations(known),
+        *_of_signals(known),
+    ]
+    return tuple(Unmet(code, seen, VerificationTier.PROVEN) for code, seen in found)
+
+
+_Found = Iterator[tuple[str, str]]
+
+
+def _of_backtested(facts: TierFacts, history: TierHistory) -> _Found:
+    yield from _of_episodes(facts)
+    yield from _of_criteria(facts)
+    yield from _of_reproducibility(facts)
+    if disputed := history.disputes_with_status(DisputeStatus.ADMITTED):
+        yield "dispute-open", ", ".join(disputed)
+
+
+def _of_episodes(facts: TierFacts) -> _Found:
+    if facts.replay_count == 0:
+        yield "nothing-scored", "0"
+    if facts.replay_count < MIN_REPLAYS:
+        yield "replays-below-50", str(facts.replay_count)
+    # Copies of a question are one question; where there are none, the count says it all.
+    if facts.distinct_inputs < min(MIN_REPLAYS, facts.replay_count):
+        yield "distinct-inputs-below-50", str(facts.distinct_inputs)
+    if facts.failures > MAX_FAILURE_RATE * facts.run:
+        yield "failure-rate-above-20", f"{facts.failures}/{facts.run}"
+    if facts.refusals > facts.max_refusal_rate * facts.run:
+        seen = f"{facts.refusals}/{facts.run}, allowed {facts.max_refusal_rate}"
+        yield "refusal-rate-above-max", seen
+
+
+def _of_criteria(facts: TierFacts) -> _Found:
+    for criterion, counts in facts.criterion_counts.items():
+        if counts.counted == 0:
+            yield f"criterion-unscored:{criterion}", "0"
+        if counts.counted < MIN_CRITERION_N:
+            yield f"criterion-n-below-30:{criterion}", str(counts.counted)
+        distinct = facts.criterion_distinct_inputs[criterion]
+        if distinct < min(MIN_CRITERION_N, counts.counted):
+            yield f"distinct-per-criterion-below-30:{criterion}", str(distinct)
+        if counts.unscored > 0:
+            yield f"unscored-answers:{criterion}", str(counts.unscored)
+        # Out of the episodes that asked for it: else a rare criterion could be declined whole.
+        if counts.declined > facts.max_refusal_rate * counts.applicable:
+            seen = f"{counts.declined}/{counts.applicable}, allowed {facts.max_refusal_rate}"
+            yield f"declined-above-max:{criterion}", seen
+    for criterion, scorer in facts.unqualified_measures.items():
+        yield f"measure-unqualified:{criterion}", f"{scorer} is textual"
+
+
+def _of_reproducibility(facts: TierFacts) -> _Found:
+    absent = set(facts.missing_pins)
+    if facts.construct_version is None:
+        absent.add("construct_version")
+    for pin in sorted(absent):
+        yield f"pin-missing:{pin}", "absent"
+    if facts.version_mismatches > 0:
+        yield "version-mismatch", str(facts.version_mismatches)
+    if facts.determinism_differences > 0:
+        yield "answers-not-deterministic", str(facts.determinism_differences)
+    # The pin counts too: a flag that was not set must not certify canned answers.
+    if facts.rehearsal or facts.adapter_pin.partition("@")[0] == _MOCK_ADAPTER:
+        yield "mock-adapter", facts.adapter_pin
+    if not facts.scorers_committed:
+        yield "scorers-not-committed", "no"
+    if not facts.bundle_complete:
+        yield "bundle-incomplete", "no"
+    if not facts.commitment_verifiable:
+        yield "commitment-not-verifiable", "no"
+
+
+def _consecutive_runs(known: TierHistory, resolved_at: datetime) -> Sequence[datetime]:
+    """Return when the runs of this version resolved, up to this one, in order.
+
+    An UNVERIFIED run ends what came before it: the runs that count are consecutive, not
+    picked. A history has each theatre once, and runs at the same instant count once.
+    """
+    weak = [run.resolved_at for run in known.runs if run.tier is VerificationTier.UNVERIFIED]
+    since = max(weak, default=None)
+    counted = {run.resolved_at for run in known.runs if since is None or run.resolved_at > since}
+    return sorted(counted | {resolved_at})
+
+
+def _of_runs(moments: Sequence[datetime]) -> _Found:
+    """Judge the gapless tail first: an interruption long ago does not count for ever."""
+    tail = _gapless_tail(moments)
+    if len(tail) >= MIN_RUNS and _span(tail) >= MIN_RUNS_SPAN:
+        return
+    if len(moments) < MIN_RUNS:
+        yield "runs-below-3", str(len(moments))
+    if _span(moments) < MIN_RUNS_SPAN:
+        yield "runs-span-below-90-days", str(_span(moments))
+    gap = max((later - earlier for earlier, later in pairwise(moments)), default=timedelta(0))
+    if gap > MAX_RUN_GAP:
+        yield "run-gap-above-45-days", str(gap)
+
+
+def _gapless_tail(moments: Sequence[datetime]) -> Sequence[datetime]:
+    start = 0
+    for index, (earlier, later) in enumerate(pairwise(moments), start=1):
+        if later - earlier > MAX_RUN_GAP:
+            start = index
+    return moments[start:]
+
+
+def _span(moments: Sequence[datetime]) -> timedelta:
+    return moments[-1] - moments[0] if moments else timedelta(0)
+
+
+def _of_telemetry(known: TierHistory, resolved_at: datetime) -> _Found:
+    if not known.telemetry:
+        yield "telemetry-missing", "0"
+        return
+    age = resolved_at - max(window.end for window in known.telemetry)
+    if age >= PROVEN_LIFETIME:
+        yield "telemetry-older-than-180-days", str(age)
+
+
+def _of_attestations(known: TierHistory) -> _Found:
+    """Require an independent party that came to the results of a run of this version."""
+    published = {run.results_hash for run in known.runs}
+    if not any(item.independent and item.results_hash in published for item in known.attestations):
+        yield "attestation-missing", "0"
+
+
+def _of_signals(known: TierHistory) -> _Found:
+    """Let the newest word of each source decide; at the same instant the adverse one."""
+    if not known.signals:
+        yield "behavioural-signal-missing", "0"
+        return
+    newest = {
+        signal.source: signal.consistent
+        for signal in sorted(known.signals, key=lambda signal: (signal.at, not signal.consistent))
+    }
+    adverse = sorted(source for source, consistent in newest.items() if not consistent)
+    if adverse:
+        yield "behavioural-signal-adverse", ", ".join(adverse)

@@ -1,4 +1,4 @@
-"""What the assigner knows of one run, and of one issued certificate.
+"""What the assigner knows: of one run, of one issued certificate, of what happened around them.
 
 Source: docs/contract/scoring.md §7: from stored evidence. There is no score here and no
 rate that was rounded: only counts, names and yes or no.
@@ -7,12 +7,12 @@ rate that was rounded: only counts, names and yes or no.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -138,22 +138,19 @@ class Record(BaseModel):
         try:
             return cls.model_validate_json(canonical_bytes(document))
         except ValidationError as error:
+            # Place, rule and JSON type of each violation, never the value itself.
+            listed = "; ".join(
+                f"/{'/'.join(str(part) for part in violation['loc'])}: {model_message(violation)} "
+                f"(got {json_type(violation['input'])})"
+                for violation in error.errors(include_url=False, include_context=False)
+            )
             raise TierRecordError(
-                f"expected a {cls.__name__} document, got: {_violations(error)}"
+                f"expected a {cls.__name__} document, got: {listed[:_MAX_MESSAGE]}"
             ) from error
 
 
-def _violations(error: ValidationError) -> str:
-    """List place, rule and JSON type of each violation; never the value itself."""
-    listed = "; ".join(
-        f"/{'/'.join(str(part) for part in violation['loc'])}: {model_message(violation)} "
-        f"(got {json_type(violation['input'])})"
-        for violation in error.errors(include_url=False, include_context=False)
-    )
-    return listed[:_MAX_MESSAGE]
-
-
-_RATE = re.compile(r"\d{1,400}(?:[./]\d{1,400})?", re.ASCII)
+# No denominator of zeros, and no exponents: "1e999999999" would be computed digit by digit.
+_RATE = re.compile(r"\d{1,400}(?:\.\d{1,400}|/(?!0+$)\d{1,400})?", re.ASCII)
 _HIGHEST_REFUSAL_RATE = Fraction(1, 2)
 
 
@@ -179,60 +176,40 @@ class CriterionCounts(Record):
 
 def _read_rate(value: object) -> Fraction:
     """Take a Fraction, a decimal or a ratio: "1/2" and "0.5" are the same rate."""
-    # The pattern keeps exponents out: "1e999999999" would be computed digit by digit.
-    rate = Fraction(value) if isinstance(value, str) and _is_rate(value) else value
+    rate = Fraction(value) if isinstance(value, str) and _RATE.fullmatch(value) else value
     if not isinstance(rate, Fraction) or not 0 <= rate <= _HIGHEST_REFUSAL_RATE:
         raise ValueError('expected a rate from 0 to 1/2, as a Fraction or a text such as "0.5"')
     return rate
 
 
-def _is_rate(text: str) -> bool:
-    return bool(_RATE.fullmatch(text)) and not re.search(r"/0+$", text)
-
-
 Rate = Annotated[Fraction, PlainValidator(_read_rate), PlainSerializer(str, return_type=str)]
 
 
-def _frozen_by_id(counts: Mapping[str, CriterionCounts]) -> Mapping[str, CriterionCounts]:
+_Value = TypeVar("_Value")
+
+
+def _frozen_by_id(values: Mapping[str, _Value]) -> Mapping[str, _Value]:
     """Return a read-only copy in the order of ids: documents do not keep another order."""
-    return MappingProxyType(dict(sorted(counts.items())))
-
-
-def _plain(counts: Mapping[str, CriterionCounts]) -> dict[str, CriterionCounts]:
-    return dict(counts)
+    return MappingProxyType(dict(sorted(values.items())))
 
 
 CountsByCriterion = Annotated[
     Mapping[Name, CriterionCounts],
     Field(min_length=1),
     AfterValidator(_frozen_by_id),
-    PlainSerializer(_plain, return_type=dict[str, CriterionCounts]),
+    PlainSerializer(dict, return_type=dict[str, CriterionCounts]),
 ]
-
-
-def _sorted_by_id(counts: Mapping[str, int]) -> Mapping[str, int]:
-    return MappingProxyType(dict(sorted(counts.items())))
-
-
 DistinctByCriterion = Annotated[
     Mapping[Name, Count],
-    AfterValidator(_sorted_by_id),
+    AfterValidator(_frozen_by_id),
     PlainSerializer(dict, return_type=dict[str, int]),
 ]
 
 
-def _frozen_names(names: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType(dict(sorted(names.items())))
-
-
-def _plain_names(names: Mapping[str, str]) -> dict[str, str]:
-    return dict(names)
-
-
 ScorersByCriterion = Annotated[
     Mapping[Name, Name],
-    AfterValidator(_frozen_names),
-    PlainSerializer(_plain_names, return_type=dict[str, str]),
+    AfterValidator(_frozen_by_id),
+    PlainSerializer(dict, return_type=dict[str, str]),
 ]
 
 
@@ -301,3 +278,137 @@ class IssuedCertificateFacts(Record):
     tier: VerificationTier
     issued_at: Moment
     resolved_at: Moment
+
+
+# What happened around a construct outside the run at hand.
+#
+# Runs, telemetry and signals name the construct version they are about, attestations the results
+# they reproduced, so the assigner itself picks what counts. Disputes do not: the caller that
+# collects the history includes those that concern the certificate at hand (when issuing: the
+# construct), and every one of them counts.
+
+
+class RunRecord(Record):
+    """A theatre that resolved with a certificate; `tier` is the issued one."""
+
+    theatre_id: Uuid
+    construct_id: Name
+    construct_version: Name
+    tier: VerificationTier
+    resolved_at: Moment
+    results_hash: Sha256
+
+
+class TelemetryWindow(Record):
+    """Production use of one construct version from `start` to `end`, confirmed afterwards."""
+
+    construct_id: Name
+    construct_version: Name
+    start: Moment
+    end: Moment
+    confirmed_at: Moment
+
+    @model_validator(mode="after")
+    def _is_a_window_of_the_past(self) -> Self:
+        # A window that ends after its confirmation would prolong a tier ahead of the evidence.
+        if not self.start < self.end <= self.confirmed_at:
+            raise ValueError("expected start < end ≤ confirmed_at")
+        return self
+
+
+class Attestation(Record):
+    """A second party ran it again; `results_hash` is what **their** run came to."""
+
+    attester: Name
+    independent: bool
+    results_hash: Sha256
+    at: Moment
+
+
+class DisputeStatus(StrEnum):
+    """Where a dispute stands. Only an admitted one lowers a tier; a filed one is shown."""
+
+    FILED = "filed"
+    ADMITTED = "admitted"
+    RESOLVED = "resolved"
+
+
+class Dispute(Record):
+    """An objection; `at` is when it came to its present status."""
+
+    dispute_id: Name
+    status: DisputeStatus
+    at: Moment
+
+
+class BehaviouralSignal(Record):
+    """Does the construct perform in production as it was verified? One source's word."""
+
+    source: Name
+    construct_id: Name
+    construct_version: Name
+    consistent: bool
+    at: Moment
+
+
+class TierHistory(Record):
+    """All of it, in any order; empty where nothing is known. No fact is in it twice."""
+
+    runs: tuple[RunRecord, ...] = ()
+    telemetry: tuple[TelemetryWindow, ...] = ()
+    attestations: tuple[Attestation, ...] = ()
+    disputes: tuple[Dispute, ...] = ()
+    signals: tuple[BehaviouralSignal, ...] = ()
+
+    @model_validator(mode="after")
+    def _require_unique(self) -> Self:
+        # One run that is listed three times would count as three runs to PROVEN.
+        listed: dict[str, Sequence[Hashable]] = {
+            "runs with a theatre_id each": [run.theatre_id for run in self.runs],
+            "disputes with a dispute_id each": [item.dispute_id for item in self.disputes],
+            "telemetry without copies": self.telemetry,
+            "attestations without copies": self.attestations,
+            "signals without copies": self.signals,
+        }
+        for expected, items in listed.items():
+            if len(set(items)) < len(items):
+                raise ValueError(f"expected {expected}")
+        return self
+
+    def excluding(self, theatre_id: str) -> TierHistory:
+        """Return the history without the run of that theatre: it is not its own past."""
+        return self.model_copy(
+            update={"runs": tuple(run for run in self.runs if run.theatre_id != theatre_id)}
+        )
+
+    def as_of(self, moment: datetime) -> TierHistory:
+        """Return what was known at `moment`, inclusive.
+
+        A dispute that comes later counts when the certificate is read.
+        """
+        return TierHistory(
+            runs=tuple(run for run in self.runs if run.resolved_at <= moment),
+            telemetry=tuple(item for item in self.telemetry if item.confirmed_at <= moment),
+            attestations=tuple(item for item in self.attestations if item.at <= moment),
+            disputes=tuple(item for item in self.disputes if item.at <= moment),
+            signals=tuple(item for item in self.signals if item.at <= moment),
+        )
+
+    def about(self, construct_id: str, construct_version: str | None) -> TierHistory:
+        """Return what is about one construct version; disputes and attestations stay, all."""
+        subject = (construct_id, construct_version)
+
+        def is_about(record: RunRecord | TelemetryWindow | BehaviouralSignal) -> bool:
+            return (record.construct_id, record.construct_version) == subject
+
+        return self.model_copy(
+            update={
+                "runs": tuple(filter(is_about, self.runs)),
+                "telemetry": tuple(filter(is_about, self.telemetry)),
+                "signals": tuple(filter(is_about, self.signals)),
+            }
+        )
+
+    def disputes_with_status(self, status: DisputeStatus) -> tuple[str, ...]:
+        """Return the ids of the disputes in `status`, sorted."""
+        return tuple(sorted(item.dispute_id for item in self.disputes if item.status is status))

@@ -26,7 +26,7 @@ KIT = tuple(
         "engine/clock.py",
         "engine/errors.py",
         "engine/models",
-        "engine/oracle_contract",
+        "engine/oracle_contract.py",
         "engine/schema_registry",
     )
 )

@@ -25,14 +25,6 @@ _IS_DATAGRAM = 0b10
 _O_ACCMODE, _O_TRUNC = 0o3, 0o1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Architecture:
-    """What AUDIT_ARCH calls it, and the numbers of its calls where they differ from the others."""
-
-    audit: int
-    calls: Mapping[str, int]
-
-
 # From 424 on every architecture has the same numbers.
 _COMMON = {
     "pidfd_send_signal": 424,
@@ -49,104 +41,54 @@ _COMMON = {
     "process_madvise": 440,
     "mount_setattr": 442,
 }
-_X86_64 = _Architecture(
-    audit=0xC000003E,
-    calls=_COMMON
-    | {
-        "socket": 41,
-        "socketpair": 53,
-        "connect": 42,
-        "sendto": 44,
-        "sendmsg": 46,
-        "bind": 49,
-        "sendmmsg": 307,
-        "clone": 56,
-        "kill": 62,
-        "tkill": 200,
-        "tgkill": 234,
-        "rt_sigqueueinfo": 129,
-        "rt_tgsigqueueinfo": 297,
-        "open": 2,
-        "openat": 257,
-        "truncate": 76,
-        "ptrace": 101,
-        "prlimit64": 302,
-        "process_vm_readv": 310,
-        "process_vm_writev": 311,
-        "kcmp": 312,
-        "add_key": 248,
-        "request_key": 249,
-        "keyctl": 250,
-        "bpf": 321,
-        "perf_event_open": 298,
-        "userfaultfd": 323,
-        "open_by_handle_at": 304,
-        "mount": 165,
-        "umount2": 166,
-        "pivot_root": 155,
-        "chroot": 161,
-        "unshare": 272,
-        "setns": 308,
-        "reboot": 169,
-        "kexec_load": 246,
-        "init_module": 175,
-        "finit_module": 313,
-        "delete_module": 176,
-        "swapon": 167,
-        "acct": 163,
-        "syslog": 103,
-        "quotactl": 179,
-    },
-)
-_AARCH64 = _Architecture(
-    audit=0xC00000B7,
-    calls=_COMMON
-    | {
-        "socket": 198,
-        "socketpair": 199,
-        "connect": 203,
-        "sendto": 206,
-        "sendmsg": 211,
-        "bind": 200,
-        "sendmmsg": 269,
-        "clone": 220,
-        "kill": 129,
-        "tkill": 130,
-        "tgkill": 131,
-        "rt_sigqueueinfo": 138,
-        "rt_tgsigqueueinfo": 240,
-        "openat": 56,
-        "truncate": 45,
-        "ptrace": 117,
-        "prlimit64": 261,
-        "process_vm_readv": 270,
-        "process_vm_writev": 271,
-        "kcmp": 272,
-        "add_key": 217,
-        "request_key": 218,
-        "keyctl": 219,
-        "bpf": 280,
-        "perf_event_open": 241,
-        "userfaultfd": 282,
-        "open_by_handle_at": 265,
-        "mount": 40,
-        "umount2": 39,
-        "pivot_root": 41,
-        "chroot": 51,
-        "unshare": 97,
-        "setns": 268,
-        "reboot": 142,
-        "kexec_load": 104,
-        "init_module": 105,
-        "finit_module": 273,
-        "delete_module": 106,
-        "swapon": 224,
-        "acct": 89,
-        "syslog": 116,
-        "quotactl": 60,
-    },
-)
-_MACHINES = {"x86_64": _X86_64, "aarch64": _AARCH64}
+_OWN_NUMBERS = {
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "connect": (42, 203),
+    "sendto": (44, 206),
+    "sendmsg": (46, 211),
+    "bind": (49, 200),
+    "sendmmsg": (307, 269),
+    "clone": (56, 220),
+    "kill": (62, 129),
+    "tkill": (200, 130),
+    "tgkill": (234, 131),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "open": (2, None),
+    "openat": (257, 56),
+    "truncate": (76, 45),
+    "ptrace": (101, 117),
+    "prlimit64": (302, 261),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "open_by_handle_at": (304, 265),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "reboot": (169, 142),
+    "kexec_load": (246, 104),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "swapon": (167, 224),
+    "acct": (163, 89),
+    "syslog": (103, 116),
+    "quotactl": (179, 60),
+}
+"""Call → its number on x86-64 and on AArch64, where it may have none."""
+_MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+"""Machine → what AUDIT_ARCH calls it, and its place in the numbers above."""
 
 _OTHER_PROCESSES = (
     *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp"),
@@ -190,11 +132,12 @@ def filter_for(*, network: bool, signals: bool, truncation: bool) -> Filter:
     `signals` and `truncation` close here what nothing else does: then a program can signal
     itself alone, and can cut no file by its name.
     """
-    machine = _MACHINES[platform.machine()]
-    number = machine.calls
+    audit, place = _MACHINES[platform.machine()]
+    own = {name: numbers[place] for name, numbers in _OWN_NUMBERS.items()}
+    number = _COMMON | {name: one for name, one in own.items() if one is not None}
     program = [
         (_LOAD_WORD, 0, 0, _ARCHITECTURE),
-        (_IF_EQUAL, 1, 0, machine.audit),
+        (_IF_EQUAL, 1, 0, audit),
         _refuse(_EPERM),
         (_LOAD_WORD, 0, 0, _NUMBER),
         (_IF_AT_LEAST, 0, 1, _X32_CALLS),
@@ -223,11 +166,11 @@ def filter_for(*, network: bool, signals: bool, truncation: bool) -> Filter:
             program += _only(number[name], _OWN_PID)
     program.append((_RETURN, 0, 0, _ALLOW))
     own_pid = [
-        place for place, one in enumerate(program) if (one[0], one[-1]) == (_IF_EQUAL, _OWN_PID)
+        line for line, one in enumerate(program) if (one[0], one[-1]) == (_IF_EQUAL, _OWN_PID)
     ]
     return Filter(
         b"".join(struct.pack("=HBBI", *one) for one in program),
-        tuple(8 * place + 4 for place in own_pid),
+        tuple(8 * line + 4 for line in own_pid),
     )
 
 

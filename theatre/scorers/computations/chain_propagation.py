@@ -68,7 +68,8 @@ class ClaimRule:
         path = self.facts.get(hop)
         if path is None:
             return
-        right, shown = _object(at_path(label, path)), _object(_below(answer, path))
+        shown = _object(answer if isinstance(answer, Absent) else at_path(answer, path))
+        right = _object(at_path(label, path))
         by_term = _object(at_path(label, self.label))
         for _, item in sorted(items.items()):
             facts = [name for name in self._facts(item, by_term) if name in right]
@@ -78,21 +79,16 @@ class ClaimRule:
 
     def _facts(self, item: JsonValue, by_term: JsonObject) -> list[str]:
         """Return the names of the facts that follow from an item; none where it claims nothing."""
-        if not isinstance(item, dict) or not self._is_claim(item):
+        if not isinstance(item, dict):
+            return []
+        if not all(
+            member in item and any(agree(item[member], value) for value in values)
+            for member, values in self.claims.items()
+        ):
             return []
         term = item.get(self.term)
         names = by_term.get(term) if isinstance(term, str) else None
         return [n for n in names if isinstance(n, str)] if isinstance(names, list) else []
-
-    def _is_claim(self, item: JsonObject) -> bool:
-        return all(
-            member in item and any(agree(item[member], value) for value in values)
-            for member, values in self.claims.items()
-        )
-
-
-def _below(answer: JsonValue | Absent, path: str) -> JsonValue | Absent:
-    return answer if isinstance(answer, Absent) else at_path(answer, path)
 
 
 def _object(value: JsonValue | Absent) -> JsonObject:
@@ -260,22 +256,26 @@ class _Tally:
 
     def as_document(self) -> JsonObject:
         """Return the result."""
-        hops: list[JsonValue] = [self._hop(hop) for hop in self._chain]
+        hops: list[JsonValue] = []
+        for hop, count in self._counts.items():
+            is_held = self._rule is not None and hop in self._rule.facts
+            hops.append(
+                {
+                    "hop": hop,
+                    **{name: count[name] for name in (_ARRIVED, _LOST, _UNANSWERED, _INVENTED)},
+                    # Null is not 0: no claim of this hop was checked.
+                    **{
+                        name: count[name] if is_held else None
+                        for name in (_CLAIMS, _WITHOUT_EFFECT)
+                    },
+                }
+            )
         return {
             "episodes": self._measured,
             "unmeasurable": self._unmeasurable,
             "decisions": self._decisions,
             "hops": hops,
             **{kind: found.as_document() for kind, found in self._findings.items()},
-        }
-
-    def _hop(self, hop: str) -> JsonObject:
-        count = self._counts[hop]
-        is_held = self._rule is not None and hop in self._rule.facts
-        return {
-            "hop": hop,
-            **{name: count[name] for name in (_ARRIVED, _LOST, _UNANSWERED, _INVENTED)},
-            **{name: count[name] if is_held else None for name in (_CLAIMS, _WITHOUT_EFFECT)},
         }
 
 

@@ -17,7 +17,14 @@ from typing import TypeVar
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Computation, ScorerKind
-from theatre.engine.scoring.arithmetic import LEVEL, ratio, rounded_number
+from theatre.engine.scoring.arithmetic import (
+    LEVEL,
+    published_interval,
+    ratio,
+    rounded_number,
+    undefined_interval,
+    wilson_bounds,
+)
 from theatre.scorers.computations.paired_inputs import (
     DUPLICATE,
     NEUTRAL,
@@ -67,14 +74,9 @@ def share_of_pairs(units: Mapping[str, Tally]) -> JsonObject:
         return _undefined(rounded_number(share))
     is_single = all(unit.pairs == 1 for unit in units.values())
     trials = float(pairs) if is_single else _effective(units, share, pairs)
-    low, high = _wilson(float(share), trials)
-    return {
-        "value": rounded_number(share),
-        "low": low,
-        "high": high,
-        "method": "wilson" if is_single else "cluster_wilson",
-        "level": LEVEL,
-    }
+    low, high = wilson_bounds(float(share), trials)
+    method = "wilson" if is_single else "cluster_wilson"
+    return {"value": rounded_number(share)} | published_interval(low, high, method)
 
 
 def _effective(units: Mapping[str, Tally], share: Fraction, pairs: int) -> float:
@@ -90,14 +92,6 @@ def _effective(units: Mapping[str, Tally], share: Fraction, pairs: int) -> float
     return float(min(share * (1 - share) / variance, Fraction(pairs)))
 
 
-def _wilson(share: float, trials: float) -> tuple[float, float]:
-    shrink = 1 + _Z * _Z / trials
-    centre = (share + _Z * _Z / (2 * trials)) / shrink
-    spread = share * (1 - share) / trials + _Z * _Z / (4 * trials * trials)
-    half = _Z * math.sqrt(spread) / shrink
-    return max(0.0, round(centre - half, _PLACES)), min(1.0, round(centre + half, _PLACES))
-
-
 def mean_difference(units: Mapping[str, Sequence[Fraction | int]]) -> JsonObject:
     """Return the mean over units of their mean difference, each from -1 to 1, with its interval.
 
@@ -106,7 +100,7 @@ def mean_difference(units: Mapping[str, Sequence[Fraction | int]]) -> JsonObject
     of scores, which lie between, it is wider than it need be. `undefined`, with null bounds,
     below two units.
     """
-    means = [Fraction(sum(unit, start=Fraction(0)), len(unit)) for unit in units.values() if unit]
+    means = _means(units)
     if not means:
         return _undefined(None)
     value = rounded_number(sum(means, start=Fraction(0)) / len(means))
@@ -129,12 +123,16 @@ def detectable_difference(units: Mapping[str, Sequence[Fraction | int]]) -> floa
     At the level and with the standard error of `mean_difference`, so for differences that vary as
     these do. None below two units, and where it would have to be more than 1.
     """
-    means = [Fraction(sum(unit, start=Fraction(0)), len(unit)) for unit in units.values() if unit]
+    means = _means(units)
     if len(means) < _FEWEST_UNITS:
         return None
     _, error = _adjust(means)
     needed = round((_Z + _Z_POWER) * error, _PLACES)
     return needed if needed <= 1 else None
+
+
+def _means(units: Mapping[str, Sequence[Fraction | int]]) -> list[Fraction]:
+    return [Fraction(sum(unit, start=Fraction(0)), len(unit)) for unit in units.values() if unit]
 
 
 def _adjust(means: Sequence[Fraction]) -> tuple[Fraction, float]:
@@ -146,7 +144,7 @@ def _adjust(means: Sequence[Fraction]) -> tuple[Fraction, float]:
 
 
 def _undefined(value: float | None) -> JsonObject:
-    return {"value": value, "low": None, "high": None, "method": "undefined", "level": LEVEL}
+    return {"value": value} | undefined_interval()
 
 
 _Value = TypeVar("_Value")
@@ -179,7 +177,11 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
     by: JsonObject = {
         f"by_{trait}": {
             name: _count_poisoned(pairs, neutral)
-            for name, pairs in sorted(_by_trait(poisoned, trait).items())
+            for name, pairs in sorted(
+                _group_verdicts(
+                    (pair.traits[trait], pair) for pair in poisoned if trait in pair.traits
+                ).items()
+            )
         }
         for trait in _TRAITS
     }
@@ -257,10 +259,6 @@ def _group_verdicts(values: Iterable[tuple[str, _Value]]) -> dict[str, list[_Val
     for name, value in values:
         grouped[name].append(value)
     return grouped
-
-
-def _by_trait(pairs: Iterable[Pair], trait: str) -> dict[str, list[Pair]]:
-    return _group_verdicts((pair.traits[trait], pair) for pair in pairs if trait in pair.traits)
 
 
 _PATH: JsonObject = {"type": "string", "minLength": 1}

@@ -124,7 +124,10 @@ def read_pairs(lines: Iterable[bytes], rule: PairRule) -> Pairs:
     twins: list[tuple[JsonObject, Answer | None]] = []
     unpaired = 0
     for line in lines:
-        document = _document(line)
+        try:
+            document = parse_object(line, max_bytes=len(line))
+        except ParseError:
+            document = {}
         said = at_path(document.get("expected_output"), rule.twin)
         said = said if isinstance(said, dict) else {}
         name = document.get("episode_id")
@@ -140,13 +143,6 @@ def read_pairs(lines: Iterable[bytes], rule: PairRule) -> Pairs:
         if isinstance(of := said.get("of"), str) and of in clean
     )
     return Pairs(pairs, len(clean), unpaired + len(twins) - len(pairs))
-
-
-def _document(line: bytes) -> JsonObject:
-    try:
-        return parse_object(line, max_bytes=len(line))
-    except ParseError:
-        return {}
 
 
 def _pair(

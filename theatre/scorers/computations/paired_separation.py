@@ -36,7 +36,8 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
     `risk_difference` (first minus second), and the exact `mcnemar` test; `auroc`, the chance
     that a second scores above a first, null where no episode has both scores.
     """
-    episodes = [(str(line["episode_id"]), cast("_Hops", line["hops"])) for line in _read(lines)]
+    documents = [cast("dict[str, Any]", parse_object(line)) for line in lines]
+    episodes = [(str(one["episode_id"]), cast("_Hops", one["hops"])) for one in documents]
     verdicts_at, names = str(params["verdicts_at"]), cast("list[str]", params["verdicts"])
     return {
         "episodes": len(episodes),
@@ -46,10 +47,6 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
         },
         "auroc": _auroc([hops for _, hops in episodes], params),
     }
-
-
-def _read(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
-    return (parse_object(line) for line in lines)
 
 
 def _both(hops: _Hops, params: JsonObject, below: str) -> tuple[JsonValue | Absent, ...]:
@@ -85,13 +82,14 @@ def _separation(verdicts: _Verdicts) -> JsonObject:
 
 def _auroc(all_hops: Sequence[_Hops], params: JsonObject) -> float | None:
     both = [_both(hops, params, str(params["score"])) for hops in all_hops]
-    scored = [pair for pair in both if all(_is_number(score) for score in pair)]
+    scored = [
+        pair
+        for pair in both
+        # A boolean is no number.
+        if all(isinstance(score, int | float) and not isinstance(score, bool) for score in pair)
+    ]
     firsts = [cast("float", first) for first, _ in scored]
     return auroc(firsts, [cast("float", second) for _, second in scored])
-
-
-def _is_number(value: JsonValue | Absent) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _PATH: JsonObject = {"type": "string", "minLength": 1}

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import EpisodeOutcome
-from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, outputs_of
+from theatre.engine.rlmf_export import SealedBundle, SealedEpisode
 from theatre.engine.scoring import COMPOSITE, exact, stated_probability
 from theatre.engine.scoring.arithmetic import normalised_weights
 from theatre.verification.certificate import certificate_document, read_confidences
-from theatre.verification.replay_detail import DetailReader, detail_reader
+from theatre.verification.replay_detail import DetailReader, detail_reader, scored_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +95,7 @@ def _composite(
 
 
 def _claims(episode: SealedEpisode, reader: DetailReader) -> Iterator[StatedClaim]:
-    if episode.line["outcome"] != EpisodeOutcome.SCORED.value:
-        return
-    output = next(reversed(outputs_of(episode.record).values()), None)
+    output = scored_output(episode)
     detail = None if output is None else reader.read(episode, output)
     if detail is None or detail.claims is None or output is None:
         return

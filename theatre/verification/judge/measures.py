@@ -13,8 +13,7 @@ from typing import Any, TypeAlias, cast
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json
 from theatre.engine.models import ScoringCase
 from theatre.engine.scoring.provider import at_path
-from theatre.verification.judge.asking import read_answer, request
-from theatre.verification.judge.material import Change, read_change
+from theatre.verification.judge.questions import Change, read_answer, read_change, request
 from theatre.verification.lexical import SUMMARY_CHARACTERS, CoveredChanges, JudgedClaim
 
 MAX_CLAIMS = 50

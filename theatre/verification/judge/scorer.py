@@ -8,9 +8,15 @@ from typing import TypeAlias, TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, replay_judgement
-from theatre.verification.judge.asking import PARSER, PROMPTS_SHA256, VERSION, request
-from theatre.verification.judge.material import MAX_CHARACTERS, MAX_PARTS
 from theatre.verification.judge.measures import MEASURES, NotMeasurableError
+from theatre.verification.judge.questions import (
+    MAX_CHARACTERS,
+    MAX_PARTS,
+    PARSER,
+    PROMPTS_SHA256,
+    VERSION,
+    request,
+)
 from theatre.verification.lexical import UNMEASURABLE
 
 PROVIDER = "anthropic"

@@ -15,8 +15,7 @@ from theatre.debate.episodes.audit_trial import COMPUTATION as DEBATE_AUDIT_TRIA
 from theatre.debate.episodes.control_effect import COMPUTATION as DEBATE_CONTROL_EFFECT
 from theatre.debate.episodes.decisions import COMPUTATION as DEBATE_DECISIONS
 from theatre.engine.errors import TheatreError
-from theatre.scorers.computations import (
-    ENTRY_POINT_GROUP,
+from theatre.scorers import (
     ComputationRegistrationError,
     load_computations,
     registered_computations,
@@ -41,7 +40,7 @@ SHIPPED = {
 
 
 def entry(name: str, value: str) -> EntryPoint:
-    return EntryPoint(name=name, value=value, group=ENTRY_POINT_GROUP)
+    return EntryPoint(name=name, value=value, group="echelon.computations")
 
 
 def test_the_installed_project_offers_its_computations() -> None:
@@ -50,7 +49,7 @@ def test_the_installed_project_offers_its_computations() -> None:
 
 def test_the_project_registers_every_computation_module_that_it_has() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
-    registered = project["entry-points"][ENTRY_POINT_GROUP]
+    registered = project["entry-points"]["echelon.computations"]
     paths = (CHECKOUT / "theatre").rglob("*.py")
     modules = {
         ".".join(path.relative_to(CHECKOUT).with_suffix("").parts)

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
-from sklearn.metrics import roc_auc_score
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.schema_registry import SchemaRegistry
@@ -50,6 +48,8 @@ def computed(*lines: bytes) -> Any:  # noqa: ANN401 - a document
 
 
 def test_it_is_what_the_pairs_say() -> None:
+    from sklearn.metrics import roc_auc_score
+
     found = computed(
         line(1, side(passes=True), side(passes=False, failed=2)),
         line(2, side(passes=True), side(passes=False, failed=3)),
@@ -126,6 +126,8 @@ def test_params_that_say_nothing_are_refused(change: JsonObject) -> None:
 
 @given(pairs=st.lists(st.tuples(st.booleans(), st.booleans()), max_size=60))
 def test_mcnemar_is_the_exact_binomial_test_of_scipy(pairs: Sequence[tuple[bool, bool]]) -> None:
+    from scipy.stats import binomtest
+
     found: Any = mcnemar(pairs)
     odd = found["only_first"] + found["only_second"]
     expected = binomtest(found["only_first"], odd).pvalue if odd else 1.0
@@ -137,6 +139,8 @@ def test_mcnemar_is_the_exact_binomial_test_of_scipy(pairs: Sequence[tuple[bool,
     positives=st.lists(st.integers(0, 5), min_size=1, max_size=20),
 )
 def test_auroc_is_that_of_scikit_learn(negatives: list[int], positives: list[int]) -> None:
+    from sklearn.metrics import roc_auc_score
+
     labels = [0] * len(negatives) + [1] * len(positives)
     assert auroc(negatives, positives) == pytest.approx(
         roc_auc_score(labels, negatives + positives), abs=1e-6

@@ -1,0 +1,126 @@
+"""A construct's record follows from the log's entries, and what is wrong with them is named."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from theatre.engine.canonical_json import JsonObject, canonical_bytes
+from theatre.transparency.entries import EntryType, VoidReason, decode_entry, encode_entry
+from theatre.transparency.errors import EntryError
+from theatre.transparency.record import LogRecord
+
+DAY = datetime(2026, 12, 24, tzinfo=UTC)
+HASH = "ab" * 32
+
+
+def committed(theatre: str, *, construct: str = "observer", close_by: str = "2026-12-23") -> bytes:
+    """Return the entry of a commitment."""
+    members: JsonObject = {
+        "theatre_id": theatre,
+        "construct_id": construct,
+        "construct_version": "1" * 64,
+        "template_id": "product_observer_v1",
+        "commitment_hash": HASH,
+        "coin_sha256": HASH,
+        "close_by": f"{close_by}T00:00:00.000000Z",
+    }
+    return encode_entry(EntryType.COMMITMENT, members)
+
+
+def certified(theatre: str, index: int) -> bytes:
+    """Return the entry of a certificate."""
+    members: JsonObject = {
+        "theatre_id": theatre,
+        "commitment_index": index,
+        "statement_sha256": HASH,
+        "tier": "BACKTESTED",
+        "expires_at": None,
+    }
+    return encode_entry(EntryType.CERTIFICATE, members)
+
+
+def void(theatre: str, index: int, reason: VoidReason = VoidReason.CANCELLED) -> bytes:
+    """Return the entry of a run without a certificate."""
+    members: JsonObject = {
+        "theatre_id": theatre,
+        "commitment_index": index,
+        "reason": reason.value,
+    }
+    return encode_entry(EntryType.VOID, members)
+
+
+def record_of(*entries: bytes) -> LogRecord:
+    """Return the record of a log with these entries."""
+    record = LogRecord()
+    for index, data in enumerate(entries):
+        record.take(index, data)
+    return record
+
+
+def test_five_runs_of_which_one_is_shown_are_counted_as_five() -> None:
+    record = record_of(
+        *(committed(f"t{number}") for number in range(4)),
+        committed("t4", close_by="2026-12-31"),
+        void("t0", 0, VoidReason.FAILED),
+        void("t1", 1),
+        certified("t2", 2),
+        committed("else", construct="easel"),
+    )
+    assert record.counts("observer", now=DAY).as_document() == {
+        "commitments": 5,
+        "certified": 1,
+        "void": {"cancelled": 1, "failed": 1},
+        "open": 2,
+        "overdue": 1,
+    }
+    assert (record.place(2), record.place(8)) == ((3, 5), (1, 1))
+    assert [one.theatre_id for one in record.overdue(DAY)] == ["t3", "else"]
+    assert record.overdue(DAY - timedelta(days=2)) == []
+    assert record.faults == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "code"),
+    [
+        ([committed("t"), committed("t")], "committed-twice"),
+        ([committed("t"), void("t", 0), certified("t", 0)], "closed-twice"),
+        ([committed("t"), certified("t", 0), void("t", 0)], "closed-twice"),
+        ([void("t", 3)], "closes-nothing"),
+        ([certified("t", 1), committed("t")], "closes-nothing"),
+        ([committed("t"), certified("another", 0)], "closes-nothing"),
+        ([b"no entry"], "entry-invalid"),
+        ([committed("t", close_by="soon")], "entry-invalid"),
+    ],
+)
+def test_what_an_operator_may_not_log_is_a_fault(entries: list[bytes], code: str) -> None:
+    record = record_of(*entries)
+    assert [fault.code for fault in record.faults] == [code]
+
+
+def test_an_entry_at_an_index_that_closes_nothing_changes_no_count() -> None:
+    record = record_of(committed("t"), certified("other", 0), certified("t", 7))
+    assert record.counts("observer", now=DAY).certified == 0
+    assert len(record.faults) == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        committed("t") + b"\n",
+        committed("t").replace(b"observer", b"obs\\u0065rver"),
+        canonical_bytes({"type": "commitment/v2"}),
+        canonical_bytes({"type": "void/v1", "theatre_id": "t", "reason": "failed"}),
+        canonical_bytes(
+            {"type": "void/v1", "theatre_id": "t", "reason": "failed", "commitment_index": True}
+        ),
+        canonical_bytes(
+            {"type": "void/v1", "theatre_id": "t" * 1100, "reason": "f", "commitment_index": 1}
+        ),
+        b"[]",
+    ],
+)
+def test_another_form_is_no_entry(data: bytes) -> None:
+    with pytest.raises(EntryError):
+        decode_entry(data)

@@ -1,0 +1,138 @@
+"""A signed certificate verifies with our code and others', and no byte of it can be changed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from securesystemslib.signer import CryptoSigner
+
+from theatre.engine.canonical_json import JsonObject, canonical_line
+from theatre.transparency.errors import MalformedError, SignatureError
+from theatre.transparency.statements import (
+    IssuerKey,
+    SignedStatement,
+    certificate_statement,
+    sign_statement,
+)
+
+CERTIFICATE: JsonObject = {"evidence_bundle_hash": "ab" * 32, "tier": "BACKTESTED", "scores": [0.5]}
+PRIVATE = ec.derive_private_key(19, ec.SECP256R1())
+KEY = IssuerKey.of(PRIVATE.public_key())
+SIGNER = CryptoSigner(PRIVATE, KEY.verifier)
+BUNDLE = sign_statement(certificate_statement(CERTIFICATE, None), SIGNER)
+
+
+def test_a_signed_certificate_reads_back() -> None:
+    signed = SignedStatement.verify(BUNDLE, [KEY])
+    assert (signed.certificate(), signed.kid) == (CERTIFICATE, KEY.kid)
+
+
+def test_no_byte_can_be_changed() -> None:
+    accepted = []
+    for place, byte in enumerate(BUNDLE):
+        for changed in {byte ^ 1, byte ^ 0x20, ord("A"), ord(" ")} - {byte}:
+            mutant = BUNDLE[:place] + bytes([changed]) + BUNDLE[place + 1 :]
+            try:
+                SignedStatement.verify(mutant, [KEY]).certificate()
+            except (MalformedError, SignatureError):
+                continue
+            accepted.append((place, changed))
+    assert accepted == []
+
+
+def test_a_key_that_is_not_trusted_is_refused() -> None:
+    other = IssuerKey.of(ec.derive_private_key(20, ec.SECP256R1()).public_key())
+    with pytest.raises(SignatureError, match="expected a signature by a trusted key"):
+        SignedStatement.verify(BUNDLE, [other])
+
+
+def test_another_key_under_a_trusted_id_is_refused() -> None:
+    private = ec.derive_private_key(20, ec.SECP256R1())
+    other = IssuerKey.of(private.public_key())
+    forged = sign_statement(
+        certificate_statement(CERTIFICATE, None), CryptoSigner(private, other.verifier)
+    )
+    bundle = forged.replace(other.kid.encode(), KEY.kid.encode())
+    with pytest.raises(SignatureError, match="got another"):
+        SignedStatement.verify(bundle, [KEY])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document["dsseEnvelope"]["signatures"].append(
+            document["dsseEnvelope"]["signatures"][0]
+        ),
+        lambda document: document["dsseEnvelope"]["signatures"].clear(),
+        lambda document: document["dsseEnvelope"].update(payloadType="text/plain"),
+        lambda document: document.update(more=1),
+        lambda document: document.pop("verificationMaterial"),
+        lambda document: document.update(dsseEnvelope=[]),
+    ],
+)
+def test_another_bundle_is_refused(change: object) -> None:
+    document = json.loads(BUNDLE)
+    assert callable(change)
+    change(document)
+    with pytest.raises(MalformedError, match="expected a Sigstore bundle"):
+        SignedStatement.verify(canonical_line(document), [KEY])
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"_type":"https://in-toto.io/Statement/v1"}',
+        certificate_statement(CERTIFICATE, None).replace(b"SHA256SUMS", b"SHA256SUMZ"),
+        certificate_statement(CERTIFICATE, None).replace(b"certificate:v1", b"certificate:v2"),
+        certificate_statement(CERTIFICATE, None).replace(b'"sha256":"ab', b'"sha256":"cd'),
+    ],
+)
+def test_a_signed_statement_about_something_else_is_no_certificate(payload: bytes) -> None:
+    signed = SignedStatement.verify(sign_statement(payload, SIGNER), [KEY])
+    with pytest.raises(MalformedError, match="certificate"):
+        signed.certificate()
+
+
+@pytest.mark.parametrize("payload", [b"not json", b'{"b":1, "a":2}', b'{"a":1,"a":2}'])
+def test_a_statement_has_one_spelling(payload: bytes) -> None:
+    with pytest.raises(MalformedError, match="expected a statement in"):
+        SignedStatement.verify(sign_statement(payload, SIGNER), [KEY])
+
+
+def test_only_p256_keys_are_issuers() -> None:
+    other = ed25519.Ed25519PrivateKey.generate().public_key()
+    der = other.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    for data in (
+        der,
+        b"no key",
+        ec.generate_private_key(ec.SECP384R1())
+        .public_key()
+        .public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo),
+    ):
+        with pytest.raises(MalformedError, match="expected a"):
+            IssuerKey(data)
+
+
+def test_openssl_verifies_what_was_signed(tmp_path: Path) -> None:
+    """The envelope's encoding, the DER and the key are not ours alone."""
+    openssl = shutil.which("openssl")
+    assert openssl is not None
+    envelope = json.loads(BUNDLE)["dsseEnvelope"]
+    payload, kind = base64.b64decode(envelope["payload"]), envelope["payloadType"]
+    (tmp_path / "signature").write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
+    (tmp_path / "key.pem").write_text(KEY.pem)
+    for body, code in [(payload, 0), (payload + b" ", 1)]:
+        encoded = f"DSSEv1 {len(kind)} {kind} {len(body)} ".encode() + body
+        (tmp_path / "pae").write_bytes(encoded)
+        arguments = ["dgst", "-sha256", "-verify", "key.pem", "-signature", "signature", "pae"]
+        ended = subprocess.run(
+            [openssl, *arguments], cwd=tmp_path, check=False, capture_output=True
+        )
+        assert (ended.returncode, code) in {(0, 0), (1, 1)}, ended.stderr

@@ -1,0 +1,250 @@
+"""A certificate as tables and lines for a person, and what its questions are worth as evidence.
+
+It must not import what only POSIX systems have: `echelon inspect` works without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from theatre.cli.computation_reports import print_computations
+from theatre.cli.exits import echo
+from theatre.cli.tables import format_bounds, format_interval, format_number, print_table
+from theatre.engine.canonical_json import parse_object
+from theatre.engine.scoring import COMPOSITE, Baseline
+
+
+def print_certificate(bundle: Path) -> None:
+    """Print the certificate in `bundle`: scores with intervals, counts, tier, what is missing."""
+    certificate = _document(bundle / "certificate.json")
+    tier = _document(bundle / "tier.json")
+    aggregate = _document(bundle / "scores" / "aggregate.json")
+    echo(f"certificate  {certificate['certificate_id']}")
+    echo(
+        f"construct    {certificate['construct_id']} "
+        f"@ {certificate['construct_version'][:12]} ({certificate['version_source']})"
+    )
+    _print_chain(certificate)
+    echo(f"isolation    {describe_isolation(certificate['isolation'])}")
+    echo(f"template     {certificate['template_id']}")
+    echo(f"commitment   {certificate['commitment_hash']}")
+    echo("")
+    print_table(
+        ("criterion", "score", "95 % interval", "scored", "failed", "best trivial answer"),
+        _score_rows(certificate),
+    )
+    echo("")
+    counts = certificate["episode_counts"]
+    parts = ", ".join(f"{name} {n}" for name, n in counts.items() if name != "total" and n)
+    echo(f"episodes     {counts['total']}: {parts}")
+    print_questions(certificate["data_audit"], certificate["findings"])
+    _print_calibration(aggregate["calibration"])
+    _print_human(aggregate["human_scores"], bundle)
+    _print_gaps(certificate["holdout_scores"])
+    echo(f"tier         {certificate['verification_tier']}")
+    _print_missing(tier["assessment"], certificate["caps"])
+    echo(f"issued       {certificate['issued_at']} by {certificate['issuer']}")
+    echo(f"expires      {certificate['expires_at'] or '- (UNVERIFIED has nothing to lose)'}")
+    echo(f"results      {certificate['results_hash']}")
+    echo(f"bundle       {shorten_path(bundle)}")
+    print_computations(bundle)
+
+
+def describe_isolation(isolation: Mapping[str, Any]) -> str:
+    """Return what was closed to a construct, what was open, and by what."""
+    described = [
+        f"{name} {'closed' if isolation[name] else 'OPEN'}"
+        for name in ("files", "processes", "network")
+    ]
+    return f"{', '.join(described)} ({isolation['by']})"
+
+
+def print_comparison(bundles: Mapping[str, Path]) -> None:
+    """Print the scores of several constructs by the same criteria side by side, with intervals."""
+    certificates = [_document(bundle / "certificate.json") for bundle in bundles.values()]
+    rows = [
+        (name, *(_scored_cell(one["scores"][name], one, name) for one in certificates))
+        for name in certificates[0]["criteria"]["criteria_ids"]
+    ]
+    rows.append(
+        ("composite", *(_scored_cell(one[COMPOSITE], one, COMPOSITE) for one in certificates))
+    )
+    print_table(("criterion", *bundles), rows)
+
+
+def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for criterion in certificate["criteria"]["criteria_ids"]:
+        counts = certificate["score_counts"][criterion]
+        rows.append(
+            (
+                criterion,
+                format_number(certificate["scores"][criterion]),
+                format_interval(certificate["score_intervals"][criterion]),
+                str(counts["scored"]),
+                str(counts["missing"]),
+                baseline_text(certificate["baselines"], criterion),
+            )
+        )
+    composite = certificate["score_intervals"][COMPOSITE]
+    rows.append(
+        ("composite", format_number(certificate[COMPOSITE]), format_interval(composite), "", "", "")
+    )
+    return rows
+
+
+def _scored_cell(score: float | None, certificate: Mapping[str, Any], name: str) -> str:
+    interval = certificate["score_intervals"][name]
+    return f"{format_number(score)} ({format_bounds(interval)})"
+
+
+def shorten_path(path: Path) -> Path:
+    """Return `path` relative to the working folder where it lies inside it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _print_calibration(calibration: Mapping[str, Any] | None) -> None:
+    """Print the calibration of stated probabilities, if there are any."""
+    if calibration is None or not calibration["probabilities"]:
+        return
+    ece = calibration["ece"]
+    described = f"no ECE ({calibration['ece_reason']})"
+    if ece is not None:
+        null = f"{ece['expected_if_calibrated']:.3f} expected"
+        limit = f"95 % below {ece['upper_95_if_calibrated']:.3f}"
+        described = f"ECE {ece['value']:.3f} (if calibrated: {null}, {limit})"
+    echo(f"calibration  Brier {calibration['brier_score']:.3f}, {described}")
+
+
+def _print_chain(certificate: Mapping[str, Any]) -> None:
+    """Print the other constructs of a chain, whose answers the scores depend on, too."""
+    versions = certificate["construct_chain_versions"] or {}
+    others = [
+        f"{name} @ {version[:12]}"
+        for name, version in versions.items()
+        if name != certificate["construct_id"]
+    ]
+    if others:
+        echo(f"with         {', '.join(others)}")
+
+
+def _print_human(steps: Mapping[str, Any] | None, bundle: Path) -> None:
+    """Print human scores next to machine scores, and the names of the scorers."""
+    for step_id, one in (steps or {}).items():
+        alpha = one["agreement"]
+        agreed = alpha["reason"] if alpha["value"] is None else f"alpha {alpha['value']:.3f}"
+        described = (
+            f"{format_number(one['human'])} by {one['scorers']} on {one['items']} answers, {agreed}"
+        )
+        if one["share"] is not None:
+            described += f"; share {one['share']:g} of {one['criterion_id']}"
+            described += f", machine {format_number(one['machine'])}"
+        echo(f"people       {step_id}: {described}")
+        names = _names(bundle / "hitl" / f"{step_id}.jsonl")
+        if names:
+            echo(f"             they are {', '.join(names)}")
+
+
+def _names(scores: Path) -> list[str]:
+    """Return the names in a file of human scores, each once, as they were first written."""
+    lines = scores.read_bytes().splitlines() if scores.is_file() else []
+    names: dict[str, str] = {}
+    for name in (str(parse_object(line)["scorer"]) for line in lines):
+        names.setdefault(name.casefold(), name)
+    return [*names.values()]
+
+
+def _print_gaps(parts: Mapping[str, Any] | None) -> None:
+    """Print a note for each score whose holdout gap is beyond sampling error."""
+    for name, gap in (parts or {}).get("gap", {}).items():
+        if gap["beyond_sampling_error"]:
+            side = "above" if gap["difference"] > 0 else "below"
+            echo(
+                f"note         {name}: train part {abs(gap['difference']):.3f} {side} the holdout, "
+                "beyond sampling error"
+            )
+
+
+def _print_missing(assessment: Mapping[str, Any], caps: Sequence[str]) -> None:
+    """Print the requirements of the next tier that are missing, with the values seen."""
+    for requirement in assessment["unmet"]:
+        if requirement["code"] in caps:
+            echo(
+                f"  missing for {requirement['tier']}: {requirement['code']} "
+                f"(seen: {requirement['seen']})"
+            )
+
+
+def _document(path: Path) -> dict[str, Any]:
+    return parse_object(path.read_bytes())
+
+
+# What the questions are worth as evidence, of a template or of a certificate.
+
+
+NOT_APPLICABLE = {
+    "judged": "a judge scores it",
+    "human": "people have a share",
+    "no-field": "no field committed",
+    "unplayable": "not played to an end",
+}
+"""Why a criterion has no baselines → the words of a table."""
+
+
+def best_baseline(
+    baselines: Mapping[str, Any] | None, criterion: str
+) -> tuple[float, Baseline] | str:
+    """Return the highest score of an answer without any work and its way, or why there is none."""
+    if baselines is None:
+        return ""
+    one = baselines["criteria"][criterion]
+    if one["not_applicable"] is not None:
+        return NOT_APPLICABLE[one["not_applicable"]]
+    scored = [(one[name.value]["score"], name) for name in Baseline if one[name.value] is not None]
+    return max(scored, key=lambda pair: pair[0]) if scored else "never scored"
+
+
+def baseline_text(baselines: Mapping[str, Any] | None, criterion: str) -> str:
+    """Return the same for a table."""
+    best = best_baseline(baselines, criterion)
+    if isinstance(best, str):
+        return f"- ({best})" if best else "-"
+    score, name = best
+    return f"{format_number(score)} ({name.value})"
+
+
+def print_questions(audit: Mapping[str, Any] | None, findings: Iterable[str]) -> None:
+    """Print how many of the questions differ, and every finding."""
+    if audit is not None:
+        parts = [f"{audit['distinct_inputs']} distinct"]
+        parts += [f"{audit['near_duplicates']} nearly alike"] if audit["near_duplicates"] else []
+        given_away = audit["answers_in_inputs"]
+        parts += [f"{given_away} give an answer away"] if given_away else []
+        parts += [f"in {audit['clusters']} clusters"] if audit["clusters"] else []
+        echo(f"questions    {audit['episodes']}: {', '.join(parts)}")
+    for code in findings:
+        echo(f"finding      {code}")
+
+
+def print_preview(evidence: Mapping[str, Any]) -> None:
+    """Print what `echelon theatre validate` counts in the data, and what would cap a run."""
+    audit, baselines = evidence["data_audit"], evidence["baselines"]
+    print_questions(audit, evidence["findings"])
+    print_table(
+        ("criterion", "distinct", "expectations", "majority", "best trivial answer"),
+        [
+            (
+                criterion,
+                str(one["distinct_inputs"]),
+                str(one["expectations"]),
+                format_number(one["majority_share"]),
+                baseline_text(baselines, criterion),
+            )
+            for criterion, one in audit["criteria"].items()
+        ],
+    )
+    for cap in evidence["caps"]:
+        echo(f"would cap    {cap}")

@@ -1,1 +1,0 @@
-"""The auditor on trial: planted corruptions, null edits, and what an auditor makes of them."""

@@ -1,0 +1,112 @@
+"""One bundle under the check: what was read of it first, and what it is recomputed with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from theatre.engine.bundle_check.arithmetic import (
+    NOTHING_CLOSED,
+    Document,
+    is_isolation,
+    weakest_isolation,
+)
+from theatre.engine.bundle_check.audit_trail import AuditTrail, Times
+from theatre.engine.bundle_check.folder import BundleFolder, Documents
+from theatre.engine.bundle_check.plan import CommittedPlan, RoleMarkers
+from theatre.engine.bundle_check.report import Cause, Ledger, Nothing, at
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.coin import Coin
+from theatre.engine.models import Computation, EpisodeRunner, Scorer
+from theatre.engine.schema_registry import SchemaRegistry
+
+
+class SanitisedInput(Protocol):
+    """What a sanitiser makes of one input. Nothing may be sent where `wrong_keys` names any."""
+
+    @property
+    def value(self) -> JsonObject:
+        """Return what is sent."""
+
+    @property
+    def record(self) -> JsonObject:
+        """Return what the evidence keeps of it."""
+
+    @property
+    def wrong_keys(self) -> tuple[str, ...]:
+        """Return pointers to members whose names would have to change."""
+
+
+class InputSanitiser(Protocol):
+    """The installed sanitiser: pure, total for JSON objects, versioned."""
+
+    @property
+    def version(self) -> str:
+        """Return name and version, as `theatre-sanitise/1.0.0`."""
+
+    def sanitise(
+        self, value: JsonObject, *, role_markers: RoleMarkers, raw_fields: tuple[str, ...]
+    ) -> SanitisedInput:
+        """Return what must be sent in place of `value`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What a check recomputes with, in addition to the arithmetic of scoring; each by name."""
+
+    scorers: Mapping[str, Scorer]
+    computations: Mapping[str, Computation]
+    runners: Mapping[str, EpisodeRunner]
+    sanitiser: InputSanitiser | None
+    registry: SchemaRegistry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A bundle, read: every later check takes it from here. A gap is None, NOTHING or a Cause.
+
+    `ledger` takes what the checks find; `progress` is called with numbers of episodes, and may
+    raise to stop the check.
+    """
+
+    folder: BundleFolder
+    documents: Documents
+    plan: CommittedPlan | None
+    theatre_id: str | Nothing
+    coin: Coin | Cause
+    trail: AuditTrail
+    times: Times
+    installed: Installed
+    ledger: Ledger
+    progress: Callable[[int], None]
+
+    @property
+    def registry(self) -> SchemaRegistry:
+        """Return the schemas."""
+        return self.installed.registry
+
+    @property
+    def runner(self) -> EpisodeRunner | None:
+        """Return what plays the committed episodes; None where they are single calls."""
+        return None if self.plan is None else self.installed.runners.get(self.plan.episode_runner)
+
+    @property
+    def isolation_by_construct(self) -> JsonObject:
+        """Return construct → what was closed to it; nothing where that is not said in its form."""
+        found: JsonObject = {}
+        for hop in () if self.plan is None else self.plan.hops:
+            one = self.trail.detail("activated", "isolation", hop.construct_id)
+            found[hop.construct_id] = {**(one if is_isolation(one) else NOTHING_CLOSED)}
+        return found
+
+    @property
+    def isolation(self) -> JsonObject:
+        """Return what was closed to every construct of an episode."""
+        each = [cast("Document", one) for one in self.isolation_by_construct.values()]
+        return weakest_isolation(each or [NOTHING_CLOSED])
+
+    @property
+    def sealed_at(self) -> JsonValue | Nothing:
+        """Return when the bundle was sealed, by its trail."""
+        return at(self.trail.entry("sealed"), "at")

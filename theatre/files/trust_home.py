@@ -1,0 +1,153 @@
+"""The issuer of a command line: his keys, his `trust.json` and his log, in one folder of the user.
+
+One issuer a person and not one a working folder. Source: docs/contract/trust.md §2.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from securesystemslib.signer import CryptoSigner, Signer
+
+from theatre.engine.canonical_json import canonical_line
+from theatre.files.durable import replace_durably
+from theatre.files.log_folder import LogFolder
+from theatre.transparency.errors import MalformedError
+from theatre.transparency.notes import KeyKind, Sign, VerifierKey
+from theatre.transparency.policy import Policy
+from theatre.transparency.statements import IssuerKey
+from theatre.transparency.trust import Trust, TrustedKey
+
+TRUST_HOME: Final = "ECHELON_TRUST_HOME"
+_PRIVATE: Final = 0o600
+_TRUST: Final = "trust.json"
+_ISSUER: Final = "issuer.pem"
+_LOG: Final = "log.pem"
+
+
+def trust_folder(environment: Mapping[str, str]) -> Path:
+    """Return ECHELON_TRUST_HOME, or `echelon` in the user's state folder."""
+    if named := environment.get(TRUST_HOME):
+        return Path(named)
+    state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "echelon"
+
+
+@dataclass(frozen=True, slots=True)
+class TrustHome:
+    """An issuer's folder."""
+
+    folder: Path
+
+    @property
+    def log(self) -> LogFolder:
+        """Return the issuer's log."""
+        return LogFolder(self.folder / "log")
+
+    def read(self) -> Trust | None:
+        """Return the issuer's trust; None where no run has made one."""
+        path = self.folder / _TRUST
+        return Trust.parse(path.read_bytes()) if path.exists() else None
+
+    def open(self, *, issuer: str, at: datetime) -> Trust:
+        """Return the issuer's trust; the first time, keys are made, readable by the user alone.
+
+        Three keys, never one: who steals the log's must not be able to issue certificates.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _alone(self.folder):
+            trust = self.read()
+            if trust is None:
+                log, key = self._make_log(), self._make_issuer()
+                text = f"log {log}\nquorum none\n"
+                trust = Trust(
+                    issuer=issuer,
+                    keys=(TrustedKey(key=key, valid_from=at),),
+                    log=log,
+                    policy=Policy.parse(text.encode()),
+                    policy_text=text,
+                )
+                self.write(trust)
+        return trust
+
+    def write(self, trust: Trust) -> None:
+        """Put the trust where readers look."""
+        replace_durably(self.folder / _TRUST, canonical_line(trust.as_document()))
+
+    def rotate(self, trust: Trust, *, at: datetime) -> Trust:
+        """Make a new issuer's key, which signs from now on; the old file is kept under its id."""
+        with _alone(self.folder):
+            old = self.folder / _ISSUER
+            old.rename(self.folder / f"issuer-{trust.keys[-1].key.kid[:16]}.pem")
+            rotated = trust.rotated(self._make_issuer(), at=at)
+            self.write(rotated)
+        return rotated
+
+    def signer(self, trust: Trust) -> Signer:
+        """Return what signs certificates; MalformedError where the key is not the trusted one."""
+        private = load_pem_private_key((self.folder / _ISSUER).read_bytes(), None)
+        key = trust.keys[-1].key
+        if (
+            not isinstance(private, EllipticCurvePrivateKey)
+            or IssuerKey.of(private.public_key()) != key
+        ):
+            raise MalformedError(f"expected the key {key.kid} in {_ISSUER}, got another")
+        return CryptoSigner(private, key.verifier)
+
+    def log_signer(self, trust: Trust) -> Sign:
+        """Return what signs checkpoints; MalformedError where the key is not the trusted one."""
+        private = load_pem_private_key((self.folder / _LOG).read_bytes(), None)
+        if not isinstance(private, Ed25519PrivateKey) or _log_key(private) != trust.log:
+            raise MalformedError(f"expected the key of {trust.log.name} in {_LOG}, got another")
+        return private.sign
+
+    def _make_issuer(self) -> IssuerKey:
+        private = generate_private_key(SECP256R1())
+        self._keep(_ISSUER, private)
+        return IssuerKey.of(private.public_key())
+
+    def _make_log(self) -> VerifierKey:
+        private = Ed25519PrivateKey.generate()
+        self._keep(_LOG, private)
+        return _log_key(private)
+
+    def _keep(self, name: str, private: EllipticCurvePrivateKey | Ed25519PrivateKey) -> None:
+        pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        replace_durably(self.folder / name, pem, mode=_PRIVATE)
+
+
+def _log_key(private: Ed25519PrivateKey) -> VerifierKey:
+    """Return the log's key under a name that no other log has: it is made of the key."""
+    public = private.public_key().public_bytes_raw()
+    return VerifierKey(f"echelon.local/{public.hex()[:16]}", KeyKind.LOG, public)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other processes of the user away while keys are made."""
+    import fcntl  # noqa: PLC0415 - a reader on another system needs no lock
+
+    handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR, _PRIVATE)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

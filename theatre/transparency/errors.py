@@ -1,0 +1,50 @@
+"""The errors of `theatre.transparency`: one class for each decision that a caller can take."""
+
+from __future__ import annotations
+
+from theatre.engine.errors import TheatreError
+
+
+class TransparencyError(TheatreError):
+    """Base of what is wrong with a log, a proof, a signature or a policy."""
+
+    code = "transparency-error"
+
+
+class MalformedError(TransparencyError):
+    """Bytes are not the note, proof, key, tile, entry or policy that they should be."""
+
+    code = "transparency-malformed"
+
+
+class ProofError(TransparencyError):
+    """A Merkle proof does not lead to the root."""
+
+    code = "proof-invalid"
+
+
+class SignatureError(TransparencyError):
+    """No signature by a key that is trusted for this, or a wrong one."""
+
+    code = "signature-invalid"
+
+
+class QuorumError(TransparencyError):
+    """Fewer witnesses cosigned a checkpoint than the policy asks for."""
+
+    code = "quorum-missing"
+
+
+class LogForkError(TransparencyError):
+    """Two trees of one log that do not continue each other, or a store without what was signed.
+
+    Who meets it must not sign, and should keep both checkpoints as evidence.
+    """
+
+    code = "log-fork"
+
+
+class EntryError(TransparencyError):
+    """An entry is not of the log's format, or too long for it."""
+
+    code = "log-entry-invalid"

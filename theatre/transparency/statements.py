@@ -1,0 +1,190 @@
+"""Signed certificates: a Sigstore bundle with one DSSE envelope with an in-toto Statement.
+
+What is signed is bytes, and what is verified is these bytes: nothing is encoded a second time.
+Source: docs/contract/trust.md §3; in-toto attestation v1, DSSE v1, Sigstore bundle v0.3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_der_public_key,
+)
+from securesystemslib.dsse import Envelope
+from securesystemslib.exceptions import VerificationError
+from securesystemslib.signer import Signer, SSlibKey
+
+from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
+from theatre.engine.errors import ParseError
+from theatre.transparency.errors import MalformedError, SignatureError
+from theatre.transparency.notes import decode_base64, encode_base64
+
+PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
+STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+CERTIFICATE_TYPE: Final = "urn:echelon:attestation:calibration-certificate:v1"
+BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
+MAX_BUNDLE_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerKey:
+    """The public half of an issuer's P-256 key, as DER of a SubjectPublicKeyInfo."""
+
+    der: bytes
+
+    def __post_init__(self) -> None:
+        """Refuse another kind of key, and a second spelling of one."""
+        if self._public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != self.der:
+            raise MalformedError("expected a public key as DER gives it, got another spelling")
+
+    @classmethod
+    def of(cls, public: EllipticCurvePublicKey) -> IssuerKey:
+        """Return the key of a signer."""
+        return cls(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+
+    @property
+    def kid(self) -> str:
+        """Return the SHA-256 of the DER: what signatures name."""
+        return hashlib.sha256(self.der).hexdigest()
+
+    @property
+    def pem(self) -> str:
+        """Return the key as `openssl dgst -verify` takes it."""
+        return self._public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode(
+            "ascii"
+        )
+
+    @property
+    def verifier(self) -> SSlibKey:
+        """Return the key with the id that our signatures carry: the library's own is another."""
+        return SSlibKey.from_crypto(self._public, keyid=self.kid)
+
+    @property
+    def _public(self) -> EllipticCurvePublicKey:
+        try:
+            key = load_der_public_key(self.der)
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise MalformedError("expected a public key in DER, got other bytes") from error
+        if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
+            raise MalformedError("expected a P-256 key, got one of another kind")
+        return key
+
+
+def certificate_statement(certificate: JsonObject, commitment_log: JsonObject | None) -> bytes:
+    """Return the statement about a certificate, canonical JSON.
+
+    `certificate` stands in it unchanged; `commitment_log` is {origin, index, proof} of its
+    commitment, None for a theatre that no log knows.
+    """
+    predicate: JsonObject = {"certificate": certificate, "commitment_log": commitment_log}
+    digest: JsonObject = {"sha256": certificate["evidence_bundle_hash"]}
+    return canonical_line(
+        {
+            "_type": STATEMENT_TYPE,
+            "subject": [{"name": "SHA256SUMS", "digest": digest}],
+            "predicateType": CERTIFICATE_TYPE,
+            "predicate": predicate,
+        }
+    ).removesuffix(b"\n")
+
+
+def sign_statement(payload: bytes, signer: Signer) -> bytes:
+    """Return the Sigstore bundle of a statement, canonical JSON and a line feed.
+
+    The signer's key must have been made with `IssuerKey.verifier`, whose id the bundle names.
+    """
+    envelope = Envelope(payload, PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    return _encode(envelope)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedStatement:
+    """A statement whose signature was verified, and the key's id."""
+
+    payload: bytes
+    document: JsonObject
+    kid: str
+
+    @classmethod
+    def verify(cls, data: bytes, keys: Iterable[IssuerKey]) -> SignedStatement:
+        """Read a Sigstore bundle that one of `keys` signed.
+
+        Raises MalformedError for anything but the one spelling of a bundle with one signature,
+        SignatureError where the key is not trusted or the signature is not its own.
+        """
+        envelope, kid = _decode(data)
+        trusted = {key.kid: key for key in keys}
+        if kid not in trusted:
+            raise SignatureError(f"expected a signature by a trusted key, got one by {kid!r:.80}")
+        try:
+            envelope.verify([trusted[kid].verifier], threshold=1)
+        except VerificationError as error:
+            raise SignatureError(f"expected a signature by {kid}, got another") from error
+        try:
+            document = parse_object(envelope.payload)
+        except ParseError as error:
+            raise MalformedError(f"expected a statement in strict JSON: {error}") from error
+        if canonical_line(document) != envelope.payload + b"\n":
+            raise MalformedError("expected a statement in canonical JSON, got another spelling")
+        return cls(envelope.payload, document, kid)
+
+    @property
+    def sha256(self) -> str:
+        """Return the hash that the log's entry names."""
+        return hashlib.sha256(self.payload).hexdigest()
+
+    def certificate(self) -> JsonObject:
+        """Return the certificate; MalformedError where the statement is about something else."""
+        predicate = self.document.get("predicate")
+        certificate = predicate.get("certificate") if isinstance(predicate, dict) else None
+        log = predicate.get("commitment_log") if isinstance(predicate, dict) else None
+        if not isinstance(certificate, dict) or not isinstance(log, dict | None):
+            raise MalformedError("expected a statement about a certificate, got another")
+        # Whatever else a statement says would be said under the issuer's signature.
+        if certificate_statement(certificate, log) != self.payload:
+            raise MalformedError("expected a certificate's statement, got other members or subject")
+        return certificate
+
+
+def _encode(envelope: Envelope) -> bytes:
+    (signature,) = envelope.signatures.values()
+    return canonical_line(
+        {
+            "mediaType": BUNDLE_TYPE,
+            "verificationMaterial": {"publicKey": {"hint": signature.keyid}},
+            "dsseEnvelope": cast("JsonObject", envelope.to_dict()),
+        }
+    )
+
+
+def _decode(data: bytes) -> tuple[Envelope, str]:
+    """Return envelope and key id of a bundle that has one signature and nothing else."""
+    try:
+        document: Any = parse_object(data, max_bytes=MAX_BUNDLE_BYTES)
+        stated = document["dsseEnvelope"]
+        (signature,) = stated["signatures"]
+        kid, sig = signature["keyid"], signature["sig"]
+        envelope = Envelope.from_dict(
+            {
+                "payload": encode_base64(decode_base64(stated["payload"])),
+                "payloadType": PAYLOAD_TYPE,
+                "signatures": [{"keyid": kid, "sig": encode_base64(decode_base64(sig))}],
+            }
+        )
+        again = _encode(envelope)
+    except (ParseError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MalformedError(
+            "expected a Sigstore bundle with one signature, got another"
+        ) from error
+    if again != data:
+        raise MalformedError("expected a Sigstore bundle of these members, got others")
+    return envelope, kid

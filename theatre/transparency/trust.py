@@ -1,0 +1,143 @@
+"""`trust.json`: which keys an issuer signs with, when each counted, and which log he writes.
+
+Source: docs/contract/trust.md §2. Keys are never dropped: a certificate of last year names one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
+from theatre.engine.clock import format_rfc3339, parse_rfc3339
+from theatre.engine.errors import ClockError, ParseError
+from theatre.transparency.errors import MalformedError, SignatureError
+from theatre.transparency.notes import VerifierKey, decode_base64, encode_base64
+from theatre.transparency.policy import Policy
+from theatre.transparency.statements import IssuerKey, SignedStatement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustedKey:
+    """An issuer's key and the time in which its signatures count.
+
+    `revoked_index` is the place of its revocation in the log: what the log has behind it does not
+    count, whatever time it states; a thief of the key sets his clock as he likes.
+    """
+
+    key: IssuerKey
+    valid_from: datetime
+    valid_until: datetime | None = None
+    revoked_index: int | None = None
+
+    def check_entry(self, *, at: datetime, index: int | None) -> None:
+        """Raise SignatureError unless it counted at `at`, and at `index` of the log.
+
+        `index` is None for a certificate that no log has: a revoked key vouches for none of those.
+        """
+        until = self.valid_until
+        if at < self.valid_from or (until is not None and at > until):
+            span = (
+                f"{format_rfc3339(self.valid_from)} to {format_rfc3339(until) if until else 'now'}"
+            )
+            raise SignatureError(f"expected a signature from {span}, got {format_rfc3339(at)}")
+        if self.revoked_index is not None and (index is None or index >= self.revoked_index):
+            raise SignatureError(f"expected a key that is not revoked, got {self.key.kid}")
+
+    def as_document(self) -> JsonObject:
+        """Return the form in `trust.json`."""
+        until = self.valid_until
+        return {
+            "kid": self.key.kid,
+            "public_key": encode_base64(self.key.der),
+            "valid_from": format_rfc3339(self.valid_from),
+            "valid_until": None if until is None else format_rfc3339(until),
+            "revoked_index": self.revoked_index,
+        }
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> TrustedKey:
+        """Read one member of `keys`; what is wrong raises what the caller turns into one error."""
+        until, revoked = document["valid_until"], document["revoked_index"]
+        key = IssuerKey(decode_base64(document["public_key"]))
+        if key.kid != document["kid"] or type(revoked) not in {int, type(None)}:
+            raise MalformedError("expected the id of each key to be its hash, got another")
+        return cls(
+            key=key,
+            valid_from=parse_rfc3339(document["valid_from"]),
+            valid_until=None if until is None else parse_rfc3339(until),
+            revoked_index=revoked,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """Whom a reader trusts: an issuer's keys, the key of his log, and a policy of witnesses.
+
+    `keys` begins with the oldest; the last one signs. `url` is where the log is served, if it is.
+    """
+
+    issuer: str
+    keys: tuple[TrustedKey, ...]
+    log: VerifierKey
+    policy: Policy
+    policy_text: str
+    url: str | None = None
+
+    @classmethod
+    def parse(cls, data: bytes) -> Trust:
+        """Read `trust.json`; MalformedError for another document."""
+        try:
+            document: Any = parse_object(data)
+            text = document["policy"]
+            return cls(
+                issuer=_text(document["issuer"]),
+                keys=tuple(map(TrustedKey.from_document, document["keys"])),
+                log=VerifierKey.parse(_text(document["log"]["vkey"])),
+                policy=Policy.parse(_text(text).encode()),
+                policy_text=text,
+                url=document["log"]["url"],
+            )
+        except (ParseError, KeyError, TypeError, AttributeError, ClockError) as error:
+            raise MalformedError(f"expected a trust.json, got another document: {error}") from error
+
+    def as_document(self) -> JsonObject:
+        """Return the document that `/.well-known/echelon/trust.json` has."""
+        keys: list[JsonValue] = [key.as_document() for key in self.keys]
+        return {
+            "issuer": self.issuer,
+            "keys": keys,
+            "log": {"origin": self.log.name, "vkey": str(self.log), "url": self.url},
+            "policy": self.policy_text,
+        }
+
+    def issuer_keys(self) -> Sequence[IssuerKey]:
+        """Return all keys: whether one counted is asked of the signature's time."""
+        return [trusted.key for trusted in self.keys]
+
+    def check_signer(self, signed: SignedStatement, *, at: datetime, index: int | None) -> None:
+        """Raise SignatureError unless the statement's key counted then; as `check_entry`."""
+        for trusted in self.keys:
+            if trusted.key.kid == signed.kid:
+                trusted.check_entry(at=at, index=index)
+
+    def rotated(self, key: IssuerKey, *, at: datetime) -> Trust:
+        """Return the trust in which `key` signs from `at` on, and the last one until then."""
+        *older, last = self.keys
+        ended = last if last.valid_until is not None else replace(last, valid_until=at)
+        return replace(self, keys=(*older, ended, TrustedKey(key=key, valid_from=at)))
+
+    def revoked(self, kid: str, *, index: int) -> Trust:
+        """Return the trust in which `kid` is revoked from entry `index` of the log on."""
+        keys = tuple(
+            replace(one, revoked_index=index) if one.key.kid == kid else one for one in self.keys
+        )
+        return replace(self, keys=keys)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise MalformedError(f"expected a text in trust.json, got {value!r:.40}")
+    return value
