@@ -20,9 +20,7 @@ from theatre.engine.template_validator import TemplateValidator, ValidationRepor
 from theatre.engine.templates import (
     ExecutionPolicy,
     SimulationTemplate,
-    gold_is_unpinned,
     product_template,
-    reserved_members,
     view_template,
 )
 from theatre.scorers import load_scorers
@@ -217,7 +215,7 @@ def test_gold_labels_without_a_hash_are_not_used_and_the_author_is_told() -> Non
         (f"{PRODUCT}/gold_label_set", "gold-unpinned"),
         ("/scoring", "scorers-not-committed"),
     ]
-    assert gold_is_unpinned(document)
+    assert product_template(document).gold_is_unpinned
     config = product_template(document).product_theatre_config
     assert (config.gold_label_set, config.data_paths()) == (None, {"numerals": "numerals.jsonl"})
     assert CommitmentProtocol.hash_template(document) == recomputed(document)
@@ -229,7 +227,7 @@ def test_gold_labels_with_a_hash_are_used() -> None:
         {f"{PRODUCT}/gold_label_set": "gold.jsonl", "/dataset_hashes/gold_labels": SHA},
     )
     assert warnings(document) == [("/scoring", "scorers-not-committed")]
-    assert not gold_is_unpinned(document)
+    assert not product_template(document).gold_is_unpinned
     assert product_template(document).product_theatre_config.data_paths() == {
         "numerals": "numerals.jsonl",
         "gold_labels": "gold.jsonl",
@@ -238,7 +236,7 @@ def test_gold_labels_with_a_hash_are_used() -> None:
 
 def test_in_2_1_0_gold_labels_need_their_hash() -> None:
     document = edited(shipped("product_cartograph_v1"), {f"{PRODUCT}/gold_label_set": "gold.jsonl"})
-    assert not gold_is_unpinned(document)
+    assert not product_template(document).gold_is_unpinned
     assert places(document) == [(f"{PRODUCT}/gold_label_set", "dataset-names-match-paths")]
 
 
@@ -457,7 +455,8 @@ def test_the_adapter_of_one_construct_of_a_chain_is_reserved_too_and_all_are_nam
     )
     assert VALIDATOR.validate(document).errors == ()
     names = ("execution_policy.repeats", "execution_policy.budget", "adapter_type mcp")
-    assert reserved_members(document) == names
+    with pytest.raises(ProgrammeError, match=f"cannot run {', '.join(names)}: "):
+        product_template(document)
 
 
 def test_an_open_member_of_2_1_0_that_has_a_reserved_name_means_nothing() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
+from pydantic import ValidationError
 
 from tests.theatre.runs import (
     CHAIN,
@@ -25,7 +28,9 @@ from theatre.engine.templates import (
     MarketTheatreTemplate,
     ProductTheatreTemplate,
     ResolutionStep,
+    Scoring,
     product_template,
+    read_faulty_template,
     view_template,
 )
 
@@ -224,6 +229,36 @@ def test_a_market_template_has_a_view_but_cannot_be_run() -> None:
         ),
         "execution-path-unavailable",
     )
+
+
+MISFITS: list[tuple[str, JsonValue]] = [
+    ("/execution_policy", {"deterministic_sample": "all of them"}),
+    ("/execution_policy", {"failure_threshold": None}),
+    ("/resolution_programme", [call_step(PILOT, timeout_seconds="soon")]),
+    ("/resolution_programme", [5]),
+    ("/product_theatre_config/disclosure", "some of it"),
+    ("/version_pins", "1"),
+    ("/version_pins/constructs", {PILOT: 1}),
+    ("/criteria/weights", {"colour": "most"}),
+    ("/dataset_hashes", {"truth": None}),
+]
+
+
+@pytest.mark.parametrize(("pointer", "value"), MISFITS)
+def test_no_run_goes_on_with_a_default_where_something_else_was_committed(
+    pointer: str, value: JsonValue
+) -> None:
+    document = with_changes(TEMPLATE, {pointer: value})
+    with pytest.raises(ValidationError):
+        product_template(document)
+    assert read_faulty_template(document).theatre_id == TEMPLATE["theatre_id"]
+
+
+@pytest.mark.parametrize("document", [None, [], 5, "text", {}, {"criteria": [], "scoring": "x"}])
+def test_of_a_document_that_is_no_template_nothing_fits(document: JsonValue) -> None:
+    read = read_faulty_template(cast("JsonObject", document))
+    assert (read.schema_version, read.criteria.criteria_ids, read.scoring) == ("", (), Scoring())
+    assert (read.product_theatre_config, read.resolution_programme) == (None, ())
 
 
 def test_a_view_reads_a_frozen_document_and_leaves_it_as_it_was() -> None:

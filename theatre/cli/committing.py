@@ -10,33 +10,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from theatre.cli.template_files import require_valid
+from theatre.cli.template_files import ValidTemplate, require_runnable
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.clock import Clock, SteadyClock
 from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.engine.commitment import CommitmentProtocol
-from theatre.engine.errors import (
-    DatasetError,
-    NotReproducibleError,
-    PinMismatchError,
-    ProgrammeError,
-    TheatreError,
-    UnknownScorerError,
-)
-from theatre.engine.schema_registry import SchemaRegistry
-from theatre.engine.templates import (
-    ProductTheatreTemplate,
-    product_template,
-    view_template,
-)
+from theatre.engine.errors import NotReproducibleError
+from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
 from theatre.files.datasets import DatasetRoots, verify_datasets
-from theatre.files.evidence_preview import preview_evidence
 from theatre.oracles.dataset_copies import refuse_dataset_copies
 from theatre.oracles.endpoints import Places, environment_for, isolation_for
-from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_episode_runners, load_scorers, scorers_in_use
+from theatre.scorers import load_scorers, scorers_in_use
 
 
 def utc_now() -> datetime:
@@ -45,26 +31,21 @@ def utc_now() -> datetime:
 
 
 async def commit_template(
-    document: JsonObject,
+    template: ValidTemplate,
     *,
     template_folder: Path,
     workspace: Workspace,
     clock: Clock = utc_now,
-    certificate_run: bool = True,
 ) -> Theatre:
-    """Validate, verify the datasets, create the theatre and commit it.
+    """Verify the datasets, create the theatre and commit it.
 
-    Without `certificate_run` for a rehearsal, which may have canned answers.
-
-    Raises InvalidTemplateError, and DatasetError for ground truth that is missing, changed or
-    not in the episode format. Nothing is created unless the commitment can be made.
+    Raises DatasetError for ground truth that is missing, changed or not in the episode format.
+    Nothing is created unless the commitment can be made.
     """
-    require_valid(document, certificate_run=certificate_run)
-    view = view_template(document)
-    if isinstance(view, ProductTheatreTemplate):
-        verify_datasets(view, workspace.datasets_for(template_folder))
+    if isinstance(template.view, ProductTheatreTemplate):
+        verify_datasets(template.view, workspace.datasets_for(template_folder))
     return await _commit(
-        document,
+        template,
         Coin(secrets.token_bytes(COIN_BYTES)),
         template_folder=template_folder,
         workspace=workspace,
@@ -102,10 +83,10 @@ async def commit_reproduction(
 ) -> Theatre:
     """Commit the template of a bundle again, with the coin and the data of that bundle.
 
-    Its receipt says so: no certificate comes of it. Errors as `commit_template`, and
+    Its receipt says so: no certificate comes of it. Errors as `require_runnable`, and
     NotReproducibleError where people rate.
     """
-    require_runnable(revealed.template)
+    template = require_runnable(revealed.template)
     for step in product_template(revealed.template).resolution_programme:
         if step.type == "hitl_rubric":
             raise NotReproducibleError(
@@ -113,7 +94,7 @@ async def commit_reproduction(
                 f"{step.step_id}, at which people rate: nobody can give their scores again"
             )
     return await _commit(
-        revealed.template,
+        template,
         revealed.coin,
         template_folder=template_folder,
         workspace=workspace,
@@ -123,7 +104,7 @@ async def commit_reproduction(
 
 
 async def _commit(
-    document: JsonObject,
+    template: ValidTemplate,
     coin: Coin,
     *,
     template_folder: Path,
@@ -131,7 +112,7 @@ async def _commit(
     clock: SteadyClock,
     revealed: RevealedBundle | None = None,
 ) -> Theatre:
-    view = view_template(document)
+    document, view = template
     environment = isolation = None
     if isinstance(view, ProductTheatreTemplate):
         environment = await find_environment(view, workspace, template_folder)
@@ -200,59 +181,3 @@ def _places(workspace: Workspace, template_folder: Path) -> Places:
         find=lambda construct_id: workspace.find_registered(construct_id, template_folder),
         folder=template_folder,
     )
-
-
-def require_runnable(document: JsonObject, *, certificate_run: bool = True) -> None:
-    """Raise InvalidTemplateError, or ExecutionPathUnavailableError for what nothing here runs."""
-    require_valid(document, certificate_run=certificate_run)
-    product_template(document)
-
-
-def missing_data_warnings(document: JsonObject, roots: DatasetRoots) -> list[JsonObject]:
-    """Return a warning for each dataset file of a valid replay template that is not there."""
-    view = view_template(document)
-    if not isinstance(view, ProductTheatreTemplate):
-        return []
-    warnings: list[JsonObject] = []
-    for name, path in view.product_theatre_config.data_paths().items():
-        try:
-            roots.find(path)
-        except DatasetError as error:
-            warnings.append(
-                {"pointer": f"/dataset_hashes/{name}", "rule": "dataset-file", "detail": str(error)}
-            )
-    return warnings
-
-
-def evidence_preview(
-    document: JsonObject, roots: DatasetRoots
-) -> tuple[JsonObject | None, list[JsonObject]]:
-    """Return what the data at hand are worth as evidence, or a warning that says why not."""
-    view = view_template(document)
-    if not isinstance(view, ProductTheatreTemplate):
-        return None, []
-    scorers = load_scorers()
-    try:
-        verify_datasets(view, roots)
-        preview = preview_evidence(
-            document,
-            view,
-            roots,
-            scorers,
-            runners=load_episode_runners(),
-            sanitiser=TextSanitiser(),
-            registry=SchemaRegistry(),
-        )
-    except (DatasetError, PinMismatchError, ProgrammeError, UnknownScorerError) as error:
-        pointers: dict[type[TheatreError], str] = {
-            ProgrammeError: "/product_theatre_config/episode_runner",
-            PinMismatchError: "/scorer_pins",
-            UnknownScorerError: "/scorer_pins",
-        }
-        warning: JsonObject = {
-            "pointer": pointers.get(type(error), "/dataset_hashes"),
-            "rule": "no-evidence-preview",
-            "detail": str(error),
-        }
-        return None, [warning]
-    return preview, []

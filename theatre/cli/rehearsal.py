@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from theatre.cli.committing import commit_template, require_runnable
+from theatre.cli.committing import commit_template
 from theatre.cli.exits import echo
 from theatre.cli.progress import ProgressLine
 from theatre.cli.tables import format_interval, format_number, print_table
-from theatre.cli.template_files import read_template
+from theatre.cli.template_files import read_template, require_runnable, require_valid
 from theatre.cli.theatre_run import RunOptions, run_theatre
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
@@ -76,7 +76,9 @@ def rehearse(
 
     async def run() -> None:
         theatre = await commit_template(
-            template, template_folder=folder, workspace=workspace, certificate_run=False
+            require_valid(template, certificate_run=False),
+            template_folder=folder,
+            workspace=workspace,
         )
         await run_theatre(
             theatre.theatre_id,

@@ -9,7 +9,7 @@ from typing import cast
 
 import click
 
-from theatre.cli.committing import commit_template, require_runnable
+from theatre.cli.committing import commit_template
 from theatre.cli.connections import check_named, header_option
 from theatre.cli.exits import (
     CommandEndedError,
@@ -21,13 +21,20 @@ from theatre.cli.exits import (
 from theatre.cli.progress import ProgressLine
 from theatre.cli.rehearsal import print_rehearsal, rehearse_file
 from theatre.cli.reports import PENDING, print_run, run_report
-from theatre.cli.template_files import read_template, require_valid, template_argument
+from theatre.cli.template_files import (
+    ValidTemplate,
+    read_template,
+    require_runnable,
+    require_valid,
+    template_argument,
+)
 from theatre.cli.theatre_run import RunOptions, run_theatre
 from theatre.cli.workspace import Workspace
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
 from theatre.engine.state_machine import TheatreState
-from theatre.engine.templates import ProductTheatreTemplate, view_template
+from theatre.engine.templates import ProductTheatreTemplate
 from theatre.files.theatre_store import TheatreLease, TheatreView
 
 # `echelon theatre commit`: a theatre in the store, committed.
@@ -38,7 +45,8 @@ from theatre.files.theatre_store import TheatreLease, TheatreView
 @json_option
 def commit(template: Path, *, as_json: bool) -> None:
     """Create a theatre from TEMPLATE and commit it; its data must be there and unchanged."""
-    committed = commit_file(template, Workspace.from_environment())
+    document = read_template(template)
+    committed = _commit(require_valid(document), template.parent, Workspace.from_environment())
     if as_json:
         print_document(committed)
     else:
@@ -46,20 +54,15 @@ def commit(template: Path, *, as_json: bool) -> None:
         click.echo(f"commitment  {committed['commitment_hash']}")
 
 
-def commit_file(template: Path, workspace: Workspace) -> dict[str, str]:
-    """Commit a template file; return what `--json` prints of it.
+def _commit(template: ValidTemplate, folder: Path, workspace: Workspace) -> dict[str, str]:
+    """Commit a template from a file in `folder`; return what `--json` prints of it.
 
     Errors as `commit_template` and `check_named`.
     """
-    document = read_template(template)
-    require_valid(document)
-    view = view_template(document)
-    if isinstance(view, ProductTheatreTemplate):
-        for doubt in check_named(view, workspace, template.parent):
+    if isinstance(template.view, ProductTheatreTemplate):
+        for doubt in check_named(template.view, workspace, folder):
             click.echo(f"warning: {doubt}", err=True)
-    committed = asyncio.run(
-        commit_template(document, template_folder=template.parent, workspace=workspace)
-    )
+    committed = asyncio.run(commit_template(template, template_folder=folder, workspace=workspace))
     return {
         "theatre_id": committed.theatre_id,
         "state": committed.state.value,
@@ -189,14 +192,14 @@ def run_to_end(
 
 def find_or_commit_theatre(target: str, workspace: Workspace, *, new: bool) -> str:
     """Return the id of `target`; a template file is committed, unless its theatre is unfinished."""
-    template = Path(target)
-    if not template.is_file():
+    path = Path(target)
+    if not path.is_file():
         try:
             return workspace.store.view(target).theatre_id
         except NotFoundError as error:
             raise NotFoundError(f"{error}; no template file of that name either") from error
-    require_runnable(read_template(template))
-    for view in () if new else committed_theatres(template, workspace):
+    template = require_runnable(read_template(path))
+    for view in () if new else committed_theatres(template.document, path.parent, workspace):
         # A reproduction is never certified: it must not be gone on with in a run's place.
         if view.state in _UNFINISHED and view.reproduces is None:
             click.echo(
@@ -204,13 +207,15 @@ def find_or_commit_theatre(target: str, workspace: Workspace, *, new: bool) -> s
                 err=True,
             )
             return view.theatre_id
-    return commit_file(template, workspace)["theatre_id"]
+    return _commit(template, path.parent, workspace)["theatre_id"]
 
 
-def committed_theatres(template: Path, workspace: Workspace) -> Iterator[TheatreView]:
-    """Yield the theatres with this commitment and from the same folder, the newest first."""
-    wanted = CommitmentProtocol.hash_template(read_template(template))
+def committed_theatres(
+    document: JsonObject, folder: Path, workspace: Workspace
+) -> Iterator[TheatreView]:
+    """Yield the theatres with this commitment and from `folder`, the newest first."""
+    wanted = CommitmentProtocol.hash_template(document)
     for theatre_id in reversed(workspace.store.theatre_ids()):
         view = workspace.store.view(theatre_id)
-        if view.commitment_hash == wanted and view.template_folder == template.parent.resolve():
+        if view.commitment_hash == wanted and view.template_folder == folder.resolve():
             yield view

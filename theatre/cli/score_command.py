@@ -15,6 +15,7 @@ from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, pr
 from theatre.cli.inspect_command import print_inspection, read_inspection
 from theatre.cli.run_command import committed_theatres
 from theatre.cli.tables import format_number
+from theatre.cli.template_files import read_template
 from theatre.cli.verification_run import TEMPLATE_FILE
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
@@ -131,7 +132,8 @@ def find_recorded_run(folder: Path, workspace: Workspace) -> RecordedRun:
     if (folder / "origin.json").is_file():
         return _theatre(FileTheatreStore(folder.resolve().parents[1]), folder.name, workspace)
     if (folder / TEMPLATE_FILE).is_file():
-        found = next(committed_theatres(folder / TEMPLATE_FILE, workspace), None)
+        template = read_template(folder / TEMPLATE_FILE)
+        found = next(committed_theatres(template, folder, workspace), None)
         if found is not None:
             return _theatre(workspace.store, found.theatre_id, workspace)
     if (folder / DATASET_FILE).is_file() and (folder / _ANSWERS).is_file():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -10,6 +11,7 @@ from theatre.cli.exits import read_file
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_object
 from theatre.engine.errors import InvalidTemplateError
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
+from theatre.engine.templates import TemplateView, product_template
 from theatre.scorers import load_scorers
 
 # The argument of commands that take a template file.
@@ -28,11 +30,26 @@ def validate_template(document: JsonObject, *, certificate_run: bool = True) -> 
     return TemplateValidator(load_scorers()).validate(document, certificate_run=certificate_run)
 
 
-def require_valid(document: JsonObject, *, certificate_run: bool = True) -> None:
-    """Raise InvalidTemplateError listing every violation."""
+class ValidTemplate(NamedTuple):
+    """A document that breaks no rule, and the value that it was read as."""
+
+    document: JsonObject
+    view: TemplateView
+
+
+def require_valid(document: JsonObject, *, certificate_run: bool = True) -> ValidTemplate:
+    """Return a template that breaks no rule; InvalidTemplateError lists every violation."""
     report = validate_template(document, certificate_run=certificate_run)
-    if report.errors:
+    if report.view is None:
         listed = "\n".join(f"  {e.pointer or '/'} [{e.rule}] {e.detail}" for e in report.errors)
         raise InvalidTemplateError(
             f"the template breaks {len(report.errors)} rule(s):\n{listed}", violations=report.errors
         )
+    return ValidTemplate(document, report.view)
+
+
+def require_runnable(document: JsonObject, *, certificate_run: bool = True) -> ValidTemplate:
+    """Return as `require_valid`; ExecutionPathUnavailableError for what nothing here runs."""
+    template = require_valid(document, certificate_run=certificate_run)
+    product_template(document)
+    return template

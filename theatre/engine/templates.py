@@ -1,15 +1,30 @@
-"""Typed views of a validated template. What is hashed is the document, never such a view.
+"""A template as a value: rules, commitment and runs read this. What is hashed is the document.
 
 Source: docs/contract/template.md §2; the defaults here are the documented run-time defaults.
+
+Past 400 lines: a class for each object that the schema names, and the two ways to read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticUseDefault
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import ExecutionPathUnavailableError, ProgrammeError
@@ -32,20 +47,93 @@ GOLD_LABELS = "gold_labels"
 """The name under which a gold label set is in `dataset_hashes` unless the template says."""
 
 
-class _View(BaseModel):
+_FAULTY = "faulty"
+"""The context of a reading that takes of a document what fits, and is only for the rules."""
+
+
+class _Part(BaseModel):
+    """An object of a template.
+
+    Read for a run, it raises where a member has another type, or a required one is not there. Of a
+    faulty document such a member reads as its default, a required text as "". `model_fields_set`
+    has the members that are written, whatever they hold.
+    """
+
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, value: object, info: ValidationInfo) -> object:
+        if info.context != _FAULTY:
+            return value
+        required = [name for name, member in cls.model_fields.items() if member.is_required()]
+        return dict.fromkeys(required, "") | (value if isinstance(value, dict) else {})
 
-class VersionPins(_View):
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _read(
+        cls, value: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> object:
+        try:
+            return read(value)
+        except ValidationError:
+            # A run must never go on with a default in the place of what was committed.
+            if info.context != _FAULTY:
+                raise
+            if cls.model_fields[info.field_name or ""].is_required():
+                return ""
+            raise PydanticUseDefault from None
+
+
+def _read_text(value: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
+    try:
+        return read(value)
+    except ValidationError:
+        if info.context != _FAULTY:
+            raise
+        return ""
+
+
+Text: TypeAlias = Annotated[str, WrapValidator(_read_text)]
+"""A text among others: its place and its name stay where, in a faulty document, it is none."""
+
+
+def _object_or_none(value: object, info: ValidationInfo) -> object:
+    """Return what is written; of a faulty document nothing, where it is no object."""
+    return None if info.context == _FAULTY and not isinstance(value, dict) else value
+
+
+def _fitting_criteria(value: object, info: ValidationInfo) -> object:
+    """Return what is written; of faulty criteria what fits, NaN for a weight that is no number."""
+    if info.context != _FAULTY:
+        return value
+    written = value if isinstance(value, dict) else {}
+    ids, weights = written.get("criteria_ids"), written.get("weights")
+    return {
+        "criteria_ids": [
+            one if isinstance(one, str) else "" for one in (ids if isinstance(ids, list) else ())
+        ],
+        "weights": {
+            criterion: weight if type(weight) in {int, float} else math.nan
+            for criterion, weight in (weights.items() if isinstance(weights, dict) else ())
+        },
+    }
+
+
+Number: TypeAlias = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)]
+"""A number as it is written: 1 stays 1, and neither `true` nor "1" is one."""
+
+
+class VersionPins(_Part):
     """Exact versions of everything a run depends on."""
 
-    constructs: dict[str, str] = {}
+    constructs: dict[str, Text] = {}
     scorer_version: str
     methodology_version: str = DEFAULT_METHODOLOGY
     adapter_version: str | None = None
 
 
-class ResolutionStep(_View):
+class ResolutionStep(_Part):
     """One step of the committed programme."""
 
     step_id: str
@@ -88,7 +176,122 @@ class Hop:
     output_spec: Mapping[str, Any]
 
 
-class InputPolicy(_View):
+class Scale(_Part):
+    """The points that people may give; `labels` is a point as it is written → what it means."""
+
+    min: Number | None = None
+    max: Number | None = None
+    labels: dict[str, Any] = {}
+
+
+class HitlStep(_Part):
+    """What a `hitl_rubric` step asks of people, and the share of it in a criterion's score."""
+
+    step_id: str
+    scoring_scale: Scale = Scale()
+    criterion_id: str | None = None
+    share: Any = None
+
+
+MEETS, FALLS_SHORT = "meets", "falls_short"
+"""The options of a fork that asks whether an answer meets the expectation."""
+
+RESIDUAL_OPTIONS = frozenset(
+    {
+        "other",
+        "any_other",
+        "another",
+        "otherwise",
+        "none",
+        "none_of_the_above",
+        "none_of_these",
+        "neither",
+        "no_change",
+        "unchanged",
+        "no_event",
+        "nothing",
+        "status_quo",
+        "residual",
+    }
+)
+"""Ids or labels of an option that takes what the others leave over."""
+
+
+class ForkOption(_Part):
+    """One way in which a fork may turn out."""
+
+    option_id: str
+    label: str | None = None
+
+    @property
+    def is_residual(self) -> bool:
+        """Return whether it takes what the others leave over."""
+        names = [self.option_id, self.label or ""] if self.option_id else []
+        words = [fold_case(name.replace("-", " ").replace("_", " ")) for name in names]
+        return any(name.replace(" ", "_") in RESIDUAL_OPTIONS for name in words)
+
+
+class Fork(_Part):
+    """A question with options. A market trades them; an export tells answers apart by them."""
+
+    fork_id: str
+    options: tuple[ForkOption, ...] = ()
+    exhaustive: Any = None
+    mutually_exclusive: Any = None
+    exhaustive_because: Any = None
+
+    @property
+    def option_ids(self) -> list[str]:
+        """Return the ids of the options, in order."""
+        return [option.option_id for option in self.options if option.option_id]
+
+    @property
+    def residual_option(self) -> str | None:
+        """Return the id of the first option that takes what the others leave over."""
+        return next((option.option_id for option in self.options if option.is_residual), None)
+
+    @property
+    def asks_for_judgement(self) -> bool:
+        """Return whether it asks if an answer meets the expectation."""
+        return {MEETS, FALLS_SHORT} <= set(self.option_ids)
+
+
+def fold_case(text: str) -> str:
+    """Return `text` as a reader takes it: without case and superfluous space."""
+    return " ".join(text.casefold().split())
+
+
+class ScorerChoice(_Part):
+    """The scorer of a criterion."""
+
+    scorer: str
+    params: Any = Field(default_factory=dict)
+
+
+class Scoring(_Part):
+    """Which scorer stands for which criterion; `qualifications` is open before 2.2.0."""
+
+    criteria_scorers: dict[str, ScorerChoice] = {}
+    calibration_criterion: str | None = None
+    qualifications: Any = None
+
+
+class OsintSource(_Part):
+    """A source of a market."""
+
+    provider: str | None = None
+    modality: str | None = None
+    resolution_role: Any = None
+
+
+class MarketTheatreConfig(_Part):
+    """The sources of a market."""
+
+    osint_sources: tuple[OsintSource, ...] = ()
+    corroboration_minimum: Number | None = None
+
+
+class InputPolicy(_Part):
     """How episodes' inputs are sanitised, from the `input_spec` of the first invocation step.
 
     `raw_fields` are JSON pointers into the input; what lies there is sent as it is.
@@ -98,7 +301,7 @@ class InputPolicy(_View):
     raw_fields: tuple[str, ...] = ()
 
 
-class ExecutionPolicy(_View):
+class ExecutionPolicy(_Part):
     """How a run behaves; every value is committed or the documented default."""
 
     max_concurrency: int = 1
@@ -109,24 +312,31 @@ class ExecutionPolicy(_View):
     retry_policy: RetryPolicy = RetryPolicy()
     deterministic_sample: int = 0
     sanitise_input: bool = True
+    repeats: Any = None
+    budget: Any = None
 
 
-class ProductTheatreConfig(_View):
+class ConstructEndpoint(_Part):
+    """Where one construct of a chain is reached, in its own way."""
+
+    adapter_type: str
+    endpoint: str
+
+
+class ProductTheatreConfig(_Part):
     """Where a replay theatre finds its construct and its ground truth."""
 
     ground_truth_source: str
     construct_under_test: str
-    adapter_type: Literal[
-        "http", "local", "mock", "python", "openai", "anthropic", "mcp", "command"
-    ]
-    construct_chain: tuple[str, ...] = ()
-    replay_data_path: str
-    replay_dataset_id: str
+    adapter_type: str
+    construct_chain: tuple[Text, ...] = ()
+    replay_data_path: str = ""
+    replay_dataset_id: str = ""
     gold_label_set: str | None = None
     gold_label_dataset_id: str = GOLD_LABELS
     adapter_endpoint: str | None = None
-    construct_endpoints: dict[str, Any] = {}
-    dataset_paths: dict[str, str] = {}
+    construct_endpoints: dict[str, ConstructEndpoint] = {}
+    dataset_paths: dict[str, Text] = {}
     disclosure: Literal["public", "hashes"] = "public"
     episode_runner: str = "single_call"
 
@@ -138,20 +348,77 @@ class ProductTheatreConfig(_View):
         return paths
 
 
-class TheatreTemplate(_View):
-    """What both execution paths share."""
+class TheatreTemplate(_Part):
+    """What both execution paths share; what only one of them has is empty in the other."""
 
     schema_version: str
     theatre_id: str
     template_family: str
     execution_path: ExecutionPath
     display_name: str
-    criteria: TheatreCriteria
+    criteria: Annotated[TheatreCriteria, BeforeValidator(_fitting_criteria)]
     version_pins: VersionPins
-    scorer_pins: dict[str, str] = {}
-    dataset_hashes: dict[str, str] = {}
+    scorer_pins: dict[str, Text] = {}
+    dataset_hashes: dict[str, Text] = {}
     resolution_programme: tuple[ResolutionStep, ...] = ()
+    hitl_steps: tuple[HitlStep, ...] = ()
+    fork_definitions: tuple[Fork, ...] = ()
+    scoring: Scoring = Scoring()
     execution_policy: ExecutionPolicy = Field(default_factory=ExecutionPolicy)
+    product_theatre_config: Annotated[
+        ProductTheatreConfig | None, BeforeValidator(_object_or_none)
+    ] = None
+    market_theatre_config: Annotated[
+        MarketTheatreConfig | None, BeforeValidator(_object_or_none)
+    ] = None
+    rlmf_export_config: Any = None
+
+    @property
+    def replays(self) -> bool:
+        """Return whether it puts a real construct to the test."""
+        return self.execution_path == "replay"
+
+    @property
+    def trades(self) -> bool:
+        """Return whether it is a market."""
+        return self.execution_path == "market"
+
+    def steps(self, kind: str) -> Iterator[tuple[int, ResolutionStep]]:
+        """Yield the steps of one type, with their places in the programme."""
+        return (
+            (at, step) for at, step in enumerate(self.resolution_programme) if step.type == kind
+        )
+
+    @property
+    def judged_fork(self) -> Fork | None:
+        """Return the first fork that asks whether an answer meets the expectation."""
+        return next((fork for fork in self.fork_definitions if fork.asks_for_judgement), None)
+
+    @property
+    def export_mapping(self) -> JsonObject:
+        """Return what `rlmf_export_config` says of fork and paths; empty before 2.1.0."""
+        config = self.rlmf_export_config
+        if self.schema_version not in (CURRENT, NEWEST) or not isinstance(config, dict):
+            return {}
+        return {
+            name: config[name]
+            for name in ("fork_id", "output_path", "truth_path")
+            if name in config
+        }
+
+    @property
+    def gold_is_unpinned(self) -> bool:
+        """Return whether a 2.0.1 template names gold labels and commits no hash of them.
+
+        They are not used then, and the tier is capped. Source: docs/contract/template.md §3.
+        """
+        config = self.product_theatre_config
+        return (
+            self.schema_version == EXISTING
+            and config is not None
+            and "gold_label_set" in config.model_fields_set
+            and GOLD_LABELS not in self.dataset_hashes
+        )
 
 
 class ProductTheatreTemplate(TheatreTemplate):
@@ -196,6 +463,22 @@ class ProductTheatreTemplate(TheatreTemplate):
         )
 
     @property
+    def reserved_members(self) -> tuple[str, ...]:
+        """Return by name what a 2.2.0 template commits to and this version cannot run yet."""
+        if self.schema_version != NEWEST:
+            return ()
+        policy, config = self.execution_policy, self.product_theatre_config
+        own = config.construct_endpoints.values()
+        types = {config.adapter_type, *(endpoint.adapter_type for endpoint in own)}
+        named = {
+            "execution_policy.repeats": "repeats" in policy.model_fields_set,
+            "execution_policy.budget": "budget" in policy.model_fields_set,
+            "scoring.qualifications": "qualifications" in self.scoring.model_fields_set,
+            **{f"adapter_type {name}": name in types for name in RESERVED_ADAPTERS},
+        }
+        return tuple(name for name, is_committed in named.items() if is_committed)
+
+    @property
     def input_policy(self) -> InputPolicy:
         """Return how inputs are sanitised, where the execution policy says that they are."""
         return InputPolicy.model_validate(self._invocations[0].input_spec)
@@ -220,7 +503,7 @@ class MarketTheatreTemplate(TheatreTemplate):
     execution_path: Literal["market"]
 
 
-class SimulationTemplate(_View):
+class SimulationTemplate(_Part):
     """A template of version 1.0.0: committed and readable, no execution."""
 
     schema_version: Literal["1.0.0"]
@@ -233,29 +516,48 @@ class SimulationTemplate(_View):
 TemplateView: TypeAlias = ProductTheatreTemplate | MarketTheatreTemplate | SimulationTemplate
 
 
-def view_template(document: JsonObject) -> TemplateView:
-    """Return the typed view of a document that the validator accepted."""
+def read_template(document: JsonObject) -> TemplateView:
+    """Return the value of a document as it is written, for its rules.
+
+    Raises pydantic's ValidationError for a document that the schema of its version refuses.
+    """
     if document.get("schema_version") == SIMULATION:
         return SimulationTemplate.model_validate(document)
     if document.get("execution_path") == "market":
         return MarketTheatreTemplate.model_validate(document)
-    view = ProductTheatreTemplate.model_validate(document)
-    return _without_gold(view) if gold_is_unpinned(document) else view
+    return ProductTheatreTemplate.model_validate(document)
+
+
+def read_faulty_template(document: JsonObject) -> TheatreTemplate:
+    """Return what fits of any document whatever: only to say what else is wrong with it."""
+    return TheatreTemplate.model_validate(document, context=_FAULTY)
+
+
+def view_template(document: JsonObject) -> TemplateView:
+    """Return the value of a document that the validator accepted, as a run obeys it."""
+    return as_run(read_template(document))
+
+
+def as_run(view: TemplateView) -> TemplateView:
+    """Return a template as a run obeys it: without gold labels that are not pinned."""
+    if not (isinstance(view, ProductTheatreTemplate) and view.gold_is_unpinned):
+        return view
+    config = view.product_theatre_config.model_copy(update={"gold_label_set": None})
+    return view.model_copy(update={"product_theatre_config": config})
 
 
 def product_template(document: JsonObject) -> ProductTheatreTemplate:
-    """Return the view of a replay template for a run.
+    """Return the value of a replay template for a run.
 
     Raises ExecutionPathUnavailableError for any other, and ProgrammeError for one that commits to
     what is reserved: a run that ignored it would not be the committed one.
     """
     view = view_template(document)
     if isinstance(view, ProductTheatreTemplate):
-        reserved = reserved_members(document)
-        if reserved:
+        if view.reserved_members:
             raise ProgrammeError(
-                f"this version cannot run {', '.join(reserved)}: reserved in {NEWEST}, to be "
-                "validated, hashed and committed; leave it out to run the template"
+                f"this version cannot run {', '.join(view.reserved_members)}: reserved in "
+                f"{NEWEST}, to be validated, hashed and committed; leave it out to run the template"
             )
         return view
     kind = "market" if isinstance(view, MarketTheatreTemplate) else f"{SIMULATION} simulation"
@@ -263,38 +565,3 @@ def product_template(document: JsonObject) -> ProductTheatreTemplate:
         f"expected a replay template, got the {kind} template {view.theatre_id}: it can be "
         "validated, hashed and committed, not run"
     )
-
-
-def reserved_members(document: JsonObject) -> tuple[str, ...]:
-    """Return by name what a valid 2.2.0 template commits to and this version cannot run yet."""
-    if document.get("schema_version") != NEWEST:
-        return ()
-    named = (("execution_policy", "repeats"), ("execution_policy", "budget"))
-    found = [
-        f"{holder}.{name}"
-        for holder, name in (*named, ("scoring", "qualifications"))
-        if name in cast("JsonObject", document.get(holder, {}))
-    ]
-    config = cast("JsonObject", document.get("product_theatre_config", {}))
-    own = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
-    types = {config.get("adapter_type"), *(one["adapter_type"] for one in own.values())}
-    return (*found, *(f"adapter_type {name}" for name in RESERVED_ADAPTERS if name in types))
-
-
-def gold_is_unpinned(document: JsonObject) -> bool:
-    """Return whether a 2.0.1 template names gold labels and commits no hash of them.
-
-    They are not used then, and the tier is capped. Source: docs/contract/template.md §3.
-    """
-    config, hashes = document.get("product_theatre_config"), document.get("dataset_hashes")
-    return (
-        document.get("schema_version") == EXISTING
-        and isinstance(config, dict)
-        and "gold_label_set" in config
-        and not (isinstance(hashes, dict) and GOLD_LABELS in hashes)
-    )
-
-
-def _without_gold(view: ProductTheatreTemplate) -> ProductTheatreTemplate:
-    config = view.product_theatre_config.model_copy(update={"gold_label_set": None})
-    return view.model_copy(update={"product_theatre_config": config})

@@ -90,7 +90,7 @@ def endpoints(template: ProductTheatreTemplate) -> tuple[Endpoint, ...]:
         own = config.construct_endpoints.get(construct_id)
         pointer = "/product_theatre_config/adapter_endpoint"
         if own is not None:
-            adapter_type, place = own["adapter_type"], own["endpoint"]
+            adapter_type, place = own.adapter_type, own.endpoint
             pointer = json_pointer("product_theatre_config", "construct_endpoints", construct_id)
         else:
             is_meant = construct_id == config.construct_under_test or len(ids) == 1

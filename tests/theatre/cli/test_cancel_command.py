@@ -13,6 +13,7 @@ from tests.theatre.echelon_process import CARTOGRAPH
 from tests.theatre.forked_echelon import forked
 from theatre.cli.committing import commit_template, utc_now
 from theatre.cli.exits import ExitCode
+from theatre.cli.template_files import require_valid
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import parse_object
 from theatre.files.run_journal import EPISODES, read_trail
@@ -29,7 +30,7 @@ def committed(workspace: Workspace, *, days_ago: float = 0) -> str:
     """Commit Cartograph so long ago; return the theatre's id."""
     theatre = asyncio.run(
         commit_template(
-            parse_object(CARTOGRAPH.read_bytes()),
+            require_valid(parse_object(CARTOGRAPH.read_bytes())),
             template_folder=CARTOGRAPH.parent,
             workspace=workspace,
             clock=lambda: utc_now() - timedelta(days=days_ago),

@@ -18,12 +18,11 @@ from theatre.cli.adversaries.rehearsal import (
     generic_adversaries,
     make_leak,
 )
-from theatre.cli.committing import require_runnable
 from theatre.cli.connections import header_option
 from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
 from theatre.cli.progress import ProgressLine
 from theatre.cli.tables import format_number, print_table
-from theatre.cli.template_files import read_template, template_argument
+from theatre.cli.template_files import read_template, require_runnable, template_argument
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.templates import product_template

@@ -14,7 +14,7 @@ from theatre.engine.models import ScorerKind
 from theatre.engine.oracle_contract import Isolation
 from theatre.engine.scoring import committed_ratings, exact
 from theatre.engine.scoring.provider import criteria_scorers
-from theatre.engine.templates import ProductTheatreTemplate, gold_is_unpinned, product_template
+from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.tier_assigner import (
     CriterionCounts,
     TierAssessment,
@@ -165,7 +165,7 @@ def _extra_caps(
     not_run = cast("dict[str, int]", aggregate["episode_counts"])["not_run"]
     found = {
         NOT_RUN_CAP: not_run > 0,
-        GOLD_UNPINNED_CAP: gold_is_unpinned(receipt.template_snapshot),
+        GOLD_UNPINNED_CAP: product_template(receipt.template_snapshot).gold_is_unpinned,
         UNREPORTED_CAP: adapter_pin.startswith(PLAIN_FORM),
         REPRODUCTION_CAP: receipt.reproduces is not None,
         NOT_ISOLATED_CAP: not isolation.holds,

@@ -5,7 +5,7 @@ Source: docs/contract/template.md §6; `docs/schemas/echelon_rlmf_schema.json`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 from uuid import UUID, uuid5
@@ -30,14 +30,7 @@ from theatre.engine.scoring.provider import (
     criteria_scorers,
     expected_at,
 )
-from theatre.engine.template_validator.market_rules import (
-    FALLS_SHORT,
-    MEETS,
-    export_mapping,
-    judged_fork,
-    option_ids,
-    residual_option,
-)
+from theatre.engine.templates import FALLS_SHORT, MEETS, Fork, product_template
 
 # Which option of a fork an answer amounts to, and which one the ground truth says is right.
 #
@@ -78,14 +71,18 @@ def fork_reading(document: JsonObject) -> ForkReading:
     Raises RlmfExportError for a template whose forks cannot tell one answer from another and
     leave no option for the rest.
     """
-    forks = cast("list[JsonObject]", document["fork_definitions"])
-    mapping, judged = export_mapping(document), judged_fork(document)
+    template = product_template(document)
+    forks, mapping, judged = (
+        template.fork_definitions,
+        template.export_mapping,
+        template.judged_fork,
+    )
     if mapping:
         fork = _mapped_fork(forks, mapping)
         return _reading(fork, _by_mapping(fork, mapping))
     if judged is not None:
         return _reading(judged, _by_expectation(judged, expectation_paths(document)))
-    rest = residual_option(forks[0])
+    rest = forks[0].residual_option
     if rest is None:
         raise RlmfExportError(
             "expected rlmf_export_config, a fork with the options meets and falls_short, or a "
@@ -113,8 +110,8 @@ def _path(params: JsonObject, name: str) -> str | None:
     return path if isinstance(path, str) else None
 
 
-def _mapped_fork(forks: list[JsonObject], mapping: JsonObject) -> JsonObject:
-    named = [fork for fork in forks if fork["fork_id"] == mapping.get("fork_id")]
+def _mapped_fork(forks: Iterable[Fork], mapping: JsonObject) -> Fork:
+    named = [fork for fork in forks if fork.fork_id == mapping.get("fork_id")]
     complete = all(isinstance(mapping.get(name), str) for name in ("output_path", "truth_path"))
     if not named or not complete:
         raise RlmfExportError(
@@ -124,16 +121,12 @@ def _mapped_fork(forks: list[JsonObject], mapping: JsonObject) -> JsonObject:
     return named[0]
 
 
-def _reading(fork: JsonObject, read: Callable[[SealedEpisode, Hops], OptionPair]) -> ForkReading:
-    return ForkReading(
-        fork_id=cast("str", fork["fork_id"]), option_ids=tuple(option_ids(fork)), read=read
-    )
+def _reading(fork: Fork, read: Callable[[SealedEpisode, Hops], OptionPair]) -> ForkReading:
+    return ForkReading(fork_id=fork.fork_id, option_ids=tuple(fork.option_ids), read=read)
 
 
-def _by_mapping(
-    fork: JsonObject, mapping: JsonObject
-) -> Callable[[SealedEpisode, Hops], OptionPair]:
-    options, rest = set(option_ids(fork)), residual_option(fork)
+def _by_mapping(fork: Fork, mapping: JsonObject) -> Callable[[SealedEpisode, Hops], OptionPair]:
+    options, rest = set(fork.option_ids), fork.residual_option
     output_path = cast("str", mapping["output_path"])
     truth_path = cast("str", mapping["truth_path"])
 
@@ -152,9 +145,9 @@ def _by_mapping(
 
 
 def _by_expectation(
-    fork: JsonObject, paths: tuple[Paths, ...]
+    fork: Fork, paths: tuple[Paths, ...]
 ) -> Callable[[SealedEpisode, Hops], OptionPair]:
-    rest = residual_option(fork)
+    rest = fork.residual_option
 
     def read(episode: SealedEpisode, hops: Hops) -> OptionPair:
         applying = [

@@ -6,92 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
-from theatre.engine.template_validator.subject import (
-    Finding,
-    Numbered,
-    Rule,
-    Subject,
-    as_number,
-    as_object,
-    as_text,
-    numbered_objects,
-)
-from theatre.engine.templates import CURRENT, NEWEST
-
-# What the options of a fork mean, and which fork an answer decides.
-#
-# Total: a fork of any shape has an answer, so that no rule trips over one.
-
-
-EXPORT_CONFIG = "rlmf_export_config"
-MEETS, FALLS_SHORT = "meets", "falls_short"
-_MAPPING = ("fork_id", "output_path", "truth_path")
-
-RESIDUAL_OPTIONS = frozenset(
-    {
-        "other",
-        "any_other",
-        "another",
-        "otherwise",
-        "none",
-        "none_of_the_above",
-        "none_of_these",
-        "neither",
-        "no_change",
-        "unchanged",
-        "no_event",
-        "nothing",
-        "status_quo",
-        "residual",
-    }
-)
-"""Ids or labels of an option that takes what the others leave over."""
-
-
-def residual_option(fork: JsonObject) -> str | None:
-    """Return the id of the first option that takes what the others leave over."""
-    for _, option in numbered_objects(fork.get("options")):
-        option_id = as_text(option.get("option_id"))
-        if option_id is not None and _is_residual(option_id, as_text(option.get("label"))):
-            return option_id
-    return None
-
-
-def option_ids(fork: JsonObject) -> list[str]:
-    """Return the ids of a fork's options, in order."""
-    options = numbered_objects(fork.get("options"))
-    found = (as_text(option.get("option_id")) for _, option in options)
-    return [option_id for option_id in found if option_id is not None]
-
-
-def judged_fork(document: JsonObject) -> JsonObject | None:
-    """Return the first fork that asks whether an answer meets the expectation."""
-    for _, fork in numbered_objects(document.get("fork_definitions")):
-        if {MEETS, FALLS_SHORT} <= set(option_ids(fork)):
-            return fork
-    return None
-
-
-def export_mapping(document: JsonObject) -> JsonObject:
-    """Return what `rlmf_export_config` says of fork and paths; empty before 2.1.0."""
-    if document.get("schema_version") not in (CURRENT, NEWEST):
-        return {}
-    config = as_object(document.get(EXPORT_CONFIG))
-    return {member: config[member] for member in _MAPPING if member in config}
-
-
-def fold_case(text: str) -> str:
-    """Return `text` as a reader takes it: without case and superfluous space."""
-    return " ".join(text.casefold().split())
-
-
-def _is_residual(*names: str | None) -> bool:
-    return any(
-        fold_case(name.replace("-", " ").replace("_", " ")).replace(" ", "_") in RESIDUAL_OPTIONS
-        for name in names
-        if name is not None
-    )
-
+from theatre.engine.template_validator.subject import Finding, Rule, Subject
+from theatre.engine.templates import CURRENT, Fork, OsintSource, fold_case
 
 _MARKET = "market_theatre_config"
 _FORKS = "fork_definitions"
@@ -102,46 +18,44 @@ _FOREIGN_CONFIG: Mapping[str, str] = {"replay": _MARKET, "market": "product_thea
 
 
 def _family_matches_path(subject: Subject) -> Iterator[Finding]:
-    family, path = as_text(subject.at("template_family")), as_text(subject.at("execution_path"))
-    expected = _PATH_OF_FAMILY.get(family or "")
+    family, path = subject.template.template_family, subject.template.execution_path
+    expected = _PATH_OF_FAMILY.get(family)
     if expected is not None and path in _FOREIGN_CONFIG and path != expected:
         yield "/execution_path", f"expected {expected} for the family {family}, got {path}"
 
 
 def _other_path_config_absent(subject: Subject) -> Iterator[Finding]:
-    foreign = _FOREIGN_CONFIG.get(as_text(subject.at("execution_path")) or "")
-    if foreign is not None and foreign in subject.document:
-        path = subject.at("execution_path")
+    path = subject.template.execution_path
+    foreign = _FOREIGN_CONFIG.get(path)
+    if foreign is not None and foreign in subject.template.model_fields_set:
         yield json_pointer(foreign), f"expected no such member where the path is {path}, got one"
 
 
 def _sources_independent(subject: Subject) -> Iterator[Finding]:
-    config = subject.at(_MARKET)
-    if not subject.trades or not isinstance(config, dict):
+    config = subject.template.market_theatre_config
+    if not subject.template.trades or config is None:
         return
-    minimum = as_number(config.get("corroboration_minimum", _DEFAULT_CORROBORATION))
+    is_written = "corroboration_minimum" in config.model_fields_set
+    minimum = config.corroboration_minimum if is_written else _DEFAULT_CORROBORATION
     independent = {
-        (fold_case(provider), fold_case(modality))
-        for _, source in _sources(subject)
-        if (provider := as_text(source.get("provider"))) is not None
-        and (modality := as_text(source.get("modality"))) is not None
+        (fold_case(source.provider), fold_case(source.modality))
+        for source in config.osint_sources
+        if source.provider is not None and source.modality is not None
     }
     if minimum is not None and len(independent) < minimum:
-        where = (_MARKET, "osint_sources") if "osint_sources" in config else (_MARKET,)
+        inside = ("osint_sources",) if "osint_sources" in config.model_fields_set else ()
         yield (
-            json_pointer(*where),
-            (
-                phrase(
-                    "expected at least ",
-                    Quoted(minimum),
-                    f" sources that differ in provider or modality, got {len(independent)}",
-                )
+            json_pointer(_MARKET, *inside),
+            phrase(
+                "expected at least ",
+                Quoted(minimum),
+                f" sources that differ in provider or modality, got {len(independent)}",
             ),
         )
 
 
 def _sources_primary(subject: Subject) -> Iterator[Finding]:
-    roles = [source.get("resolution_role") for _, source in _sources(subject)]
+    roles = [source.resolution_role for source in _sources(subject)]
     if roles and "primary_evidence" not in roles:
         yield (
             json_pointer(_MARKET, "osint_sources"),
@@ -160,23 +74,26 @@ def _forks_exclusive(subject: Subject) -> Iterator[Finding]:
 def _option_labels_distinct(subject: Subject) -> Iterator[Finding]:
     for index, fork in _forks(subject):
         seen: set[str] = set()
-        for position, option in numbered_objects(fork.get("options")):
-            label = as_text(option.get("label"))
-            if label is None:
+        for position, option in enumerate(fork.options):
+            if option.label is None:
                 continue
-            if fold_case(label) in seen:
+            label = fold_case(option.label)
+            if label in seen:
                 yield (
                     json_pointer(_FORKS, index, "options", position, "label"),
                     phrase(
-                        "expected a label of its own (case aside), got ", Quoted(label), " again"
+                        "expected a label of its own (case aside), got ",
+                        Quoted(option.label),
+                        " again",
                     ),
                 )
-            seen.add(fold_case(label))
+            seen.add(label)
 
 
 def _fork_residual(subject: Subject) -> Iterator[Finding]:
     for index, fork in _forks(subject):
-        if "exhaustive_because" not in fork and residual_option(fork) is None:
+        is_explained = "exhaustive_because" in fork.model_fields_set
+        if not is_explained and fork.residual_option is None:
             yield (
                 json_pointer(_FORKS, index),
                 (
@@ -188,22 +105,23 @@ def _fork_residual(subject: Subject) -> Iterator[Finding]:
 
 def _undeclared(subject: Subject, claim: str) -> Iterator[Finding]:
     for index, fork in _forks(subject):
-        if fork.get(claim) is not True:
-            pointer = json_pointer(_FORKS, index, *([claim] if claim in fork else []))
+        declared = getattr(fork, claim)
+        if declared is not True:
+            inside = (claim,) if claim in fork.model_fields_set else ()
             yield (
-                pointer,
-                phrase(f"expected {claim} to be true in a market, got ", Quoted(fork.get(claim))),
+                json_pointer(_FORKS, index, *inside),
+                phrase(f"expected {claim} to be true in a market, got ", Quoted(declared)),
             )
 
 
-def _forks(subject: Subject) -> Numbered:
-    if subject.trades:
-        yield from numbered_objects(subject.at(_FORKS))
+def _forks(subject: Subject) -> Iterator[tuple[int, Fork]]:
+    if subject.template.trades:
+        yield from enumerate(subject.template.fork_definitions)
 
 
-def _sources(subject: Subject) -> Numbered:
-    if subject.trades:
-        yield from numbered_objects(subject.at(_MARKET, "osint_sources"))
+def _sources(subject: Subject) -> tuple[OsintSource, ...]:
+    config = subject.template.market_theatre_config
+    return config.osint_sources if config is not None and subject.template.trades else ()
 
 
 RULES = (
@@ -215,4 +133,74 @@ RULES = (
     Rule("forks-exclusive", _forks_exclusive, since=CURRENT),
     Rule("option-labels-distinct", _option_labels_distinct),
     Rule("fork-residual", _fork_residual),
+)
+
+
+# Rules on what identifies the answers of a replay in an export: forks and `rlmf_export_config`.
+#
+# Source: docs/contract/template.md §6.
+
+
+_EXPORT_CONFIG = "rlmf_export_config"
+_MEMBERS = ("fork_id", "output_path", "truth_path")
+
+
+def _export_config_complete(subject: Subject) -> Iterator[Finding]:
+    mapping = _mapping(subject)
+    for member in _MEMBERS if mapping else ():
+        text = mapping.get(member)
+        if not (isinstance(text, str) and text):
+            where = (_EXPORT_CONFIG, member) if member in mapping else (_EXPORT_CONFIG,)
+            seen = Quoted(text) if member in mapping else "none"
+            yield json_pointer(*where), phrase(f"expected {member} beside the others, got ", seen)
+
+
+def _export_fork_known(subject: Subject) -> Iterator[Finding]:
+    fork_id = _mapping(subject).get("fork_id")
+    if isinstance(fork_id, str) and _mapped_fork(subject) is None:
+        yield (
+            json_pointer(_EXPORT_CONFIG, "fork_id"),
+            phrase("expected the fork_id of a fork of this template, got ", Quoted(fork_id)),
+        )
+
+
+def _export_fork_residual(subject: Subject) -> Iterator[Finding]:
+    # An answer may be anything: an option must be left for it.
+    fork = _mapped_fork(subject)
+    if fork is not None and fork.residual_option is None:
+        yield (
+            json_pointer(_EXPORT_CONFIG, "fork_id"),
+            "expected a fork with a residual option (other, none, no_change, …), got one without",
+        )
+
+
+def _export_told_by_fork(subject: Subject) -> Iterator[Finding]:
+    template = subject.template
+    if not (template.replays and template.fork_definitions) or _mapping(subject):
+        return
+    if template.judged_fork is None and template.fork_definitions[0].residual_option is None:
+        yield (
+            json_pointer(_FORKS),
+            (
+                "expected rlmf_export_config, a fork with the options meets and falls_short, or a "
+                "residual option in the first fork; got none: a run cannot be exported"
+            ),
+        )
+
+
+def _mapping(subject: Subject) -> JsonObject:
+    return subject.template.export_mapping if subject.template.replays else {}
+
+
+def _mapped_fork(subject: Subject) -> Fork | None:
+    fork_id = _mapping(subject).get("fork_id")
+    forks = subject.template.fork_definitions
+    return next((fork for fork in forks if fork_id and fork.fork_id == fork_id), None)
+
+
+EXPORT_RULES = (
+    Rule("export-config-complete", _export_config_complete, since=CURRENT),
+    Rule("export-fork-known", _export_fork_known, since=CURRENT),
+    Rule("export-fork-residual", _export_fork_residual, since=CURRENT),
+    Rule("export-told-by-fork", _export_told_by_fork, severity="warning"),
 )

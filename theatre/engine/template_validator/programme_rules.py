@@ -1,46 +1,38 @@
-"""Rules on programme, pins and chain (docs/contract/template.md §3)."""
+"""Rules on programme, pins, chain and what steps commit (docs/contract/template.md §3)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.replay_rules import named_datasets
-from theatre.engine.template_validator.subject import (
-    Finding,
-    Rule,
-    Subject,
-    as_array,
-    as_object,
-    as_text,
-    numbered_objects,
-)
+from theatre.engine.template_validator.subject import Finding, Rule, Subject
 from theatre.engine.templates import SIMULATION
 
 FAIL = "FAIL"
 """The escalation that ends the programme; no step may be called so."""
 
 _PROGRAMME = "resolution_programme"
-_INVOCATION = "construct_invocation"
+_INVOCATION, _COMPUTATION = "construct_invocation", "deterministic_computation"
+_AGGREGATION = "aggregation"
 _MAX_LISTED = 8
 _CHAIN = ("product_theatre_config", "construct_chain")
 _TESTED = ("product_theatre_config", "construct_under_test")
 
 
 def _programme_construct_pinned(subject: Subject) -> Iterator[Finding]:
-    for index, step in subject.steps():
-        construct = as_text(step.get("construct_id"))
-        if construct is not None:
+    for index, step in enumerate(subject.template.resolution_programme):
+        if step.construct_id is not None:
             pointer = json_pointer(_PROGRAMME, index, "construct_id")
-            yield from _unless_pinned(subject, pointer, construct)
+            yield from _unless_pinned(subject, pointer, step.construct_id)
 
 
 def _invocation_names_construct(subject: Subject) -> Iterator[Finding]:
-    for index, step in subject.steps(_INVOCATION):
-        if "construct_id" not in step:
+    for index, step in subject.template.steps(_INVOCATION):
+        if "construct_id" not in step.model_fields_set:
             yield (
                 json_pointer(_PROGRAMME, index),
                 "expected a construct_invocation step to name its construct_id, got none",
@@ -48,23 +40,21 @@ def _invocation_names_construct(subject: Subject) -> Iterator[Finding]:
 
 
 def _chain_pinned(subject: Subject) -> Iterator[Finding]:
-    for index, construct in enumerate(as_array(subject.at(*_CHAIN))):
-        if isinstance(construct, str):
+    for index, construct in enumerate(subject.config.construct_chain):
+        if construct:
             yield from _unless_pinned(subject, json_pointer(*_CHAIN, index), construct)
 
 
 def _construct_under_test_pinned(subject: Subject) -> Iterator[Finding]:
-    construct = subject.product("construct_under_test")
-    if construct is not None:
+    construct = subject.config.construct_under_test
+    if construct:
         yield from _unless_pinned(subject, json_pointer(*_TESTED), construct)
 
 
 def _construct_under_test_invoked(subject: Subject) -> Iterator[Finding]:
     """Without a chain, a certificate for one construct cannot rest on another one's answers."""
-    construct, invoked = subject.product("construct_under_test"), _invoked(subject)
-    if construct is None or not invoked or as_array(subject.at(*_CHAIN)):
-        return
-    if construct not in invoked:
+    construct, invoked = subject.config.construct_under_test, _invoked(subject)
+    if construct and invoked and not subject.config.construct_chain and construct not in invoked:
         yield (
             json_pointer(*_TESTED),
             phrase("expected a construct that the programme invokes, got ", Quoted(construct)),
@@ -72,11 +62,9 @@ def _construct_under_test_invoked(subject: Subject) -> Iterator[Finding]:
 
 
 def _chain_matches_programme(subject: Subject) -> Iterator[Finding]:
-    chain, invoked = as_array(subject.at(*_CHAIN)), _invoked(subject)
-    if not chain:
-        return
+    chain, invoked = subject.config.construct_chain, _invoked(subject)
     whole_chain_in_one_step = len(invoked) == 1 and invoked[0] in chain
-    if invoked != chain and not whole_chain_in_one_step:
+    if chain and invoked != chain and not whole_chain_in_one_step:
         yield (
             json_pointer(*_CHAIN),
             phrase(
@@ -89,8 +77,8 @@ def _chain_matches_programme(subject: Subject) -> Iterator[Finding]:
 
 
 def _chain_ends_in_construct_under_test(subject: Subject) -> Iterator[Finding]:
-    chain, construct = as_array(subject.at(*_CHAIN)), subject.product("construct_under_test")
-    if chain and construct is not None and construct not in (chain[0], chain[-1]):
+    chain, construct = subject.config.construct_chain, subject.config.construct_under_test
+    if chain and construct and construct not in (chain[0], chain[-1]):
         yield (
             json_pointer(*_TESTED),
             phrase("expected the first or last construct of the chain, got ", Quoted(construct)),
@@ -99,37 +87,42 @@ def _chain_ends_in_construct_under_test(subject: Subject) -> Iterator[Finding]:
 
 def _constructs_called_once(subject: Subject) -> Iterator[Finding]:
     # Answers are stored and pinned by construct: two places in an episode would share one.
-    steps = [(index, step.get("construct_id")) for index, step in subject.steps(_INVOCATION)]
-    called = [(json_pointer(_PROGRAMME, index, "construct_id"), each) for index, each in steps]
+    called = [
+        (json_pointer(_PROGRAMME, index, "construct_id"), step.construct_id)
+        for index, step in subject.template.steps(_INVOCATION)
+    ]
     chain = [
         (json_pointer(*_CHAIN, index), construct)
-        for index, construct in enumerate(as_array(subject.at(*_CHAIN)))
+        for index, construct in enumerate(subject.config.construct_chain)
     ]
     for places in (called, chain):
-        seen: set[str] = set()
-        for pointer, construct in places:
-            if isinstance(construct, str) and construct in seen:
-                yield (
-                    pointer,
-                    phrase("expected each construct once, got ", Quoted(construct), " again"),
-                )
-            elif isinstance(construct, str):
-                seen.add(construct)
+        for pointer, construct in _repeated(places):
+            yield pointer, phrase("expected each construct once, got ", Quoted(construct), " again")
 
 
 def _ids_unique(subject: Subject) -> Iterator[Finding]:
-    for member, key in ((_PROGRAMME, "step_id"), ("hitl_steps", "step_id")):
-        yield from _repeated(json_pointer(member), subject.at(member), key)
-    forks = "fork_definitions"
-    yield from _repeated(json_pointer(forks), subject.at(forks), "fork_id")
-    for index, fork in numbered_objects(subject.at(forks)):
-        where = json_pointer(forks, index, "options")
-        yield from _repeated(where, fork.get("options"), "option_id")
+    template = subject.template
+    groups: list[tuple[str, str, Iterable[str]]] = [
+        (
+            json_pointer(_PROGRAMME),
+            "step_id",
+            (one.step_id for one in template.resolution_programme),
+        ),
+        (json_pointer("hitl_steps"), "step_id", (one.step_id for one in template.hitl_steps)),
+        ("/fork_definitions", "fork_id", (one.fork_id for one in template.fork_definitions)),
+    ]
+    for at, fork in enumerate(template.fork_definitions):
+        options = json_pointer("fork_definitions", at, "options")
+        groups.append((options, "option_id", (option.option_id for option in fork.options)))
+    for where, key, names in groups:
+        places = ((where + json_pointer(at, key), name) for at, name in enumerate(names))
+        for pointer, name in _repeated(places):
+            yield pointer, phrase(f"expected a new {key}, got ", Quoted(name), " again")
 
 
 def _step_id_reserved(subject: Subject) -> Iterator[Finding]:
-    for index, step in subject.steps():
-        if step.get("step_id") == FAIL:
+    for index, step in enumerate(subject.template.resolution_programme):
+        if step.step_id == FAIL:
             yield (
                 json_pointer(_PROGRAMME, index, "step_id"),
                 f"expected a step_id other than the reserved {FAIL}, got it",
@@ -138,9 +131,10 @@ def _step_id_reserved(subject: Subject) -> Iterator[Finding]:
 
 def _escalation_forward(subject: Subject) -> Iterator[Finding]:
     """Only forwards: so no programme can run in a circle."""
-    last = {as_text(step.get("step_id")): index for index, step in subject.steps()}
-    for index, step in subject.steps():
-        target = as_text(step.get("escalation_path"))
+    steps = subject.template.resolution_programme
+    last = {step.step_id: index for index, step in enumerate(steps)}
+    for index, step in enumerate(steps):
+        target = step.escalation_path
         if target is not None and target != FAIL and last.get(target, -1) <= index:
             yield (
                 json_pointer(_PROGRAMME, index, "escalation_path"),
@@ -149,16 +143,14 @@ def _escalation_forward(subject: Subject) -> Iterator[Finding]:
 
 
 def _output_spec_schema(subject: Subject) -> Iterator[Finding]:
-    for index, step in subject.steps():
-        output_spec = step.get("output_spec")
-        if isinstance(output_spec, dict):
-            where = json_pointer(_PROGRAMME, index, "output_spec")
-            for fault in subject.registry.inline_faults(output_spec):
-                yield where + fault.pointer, fault.detail
+    for index, step in enumerate(subject.template.resolution_programme):
+        where = json_pointer(_PROGRAMME, index, "output_spec")
+        for fault in subject.registry.inline_faults(step.output_spec):
+            yield where + fault.pointer, fault.detail
 
 
 def _unless_pinned(subject: Subject, pointer: str, construct: str) -> Iterator[Finding]:
-    if construct not in subject.pinned_constructs():
+    if construct not in subject.template.version_pins.constructs:
         yield (
             pointer,
             phrase(
@@ -167,27 +159,23 @@ def _unless_pinned(subject: Subject, pointer: str, construct: str) -> Iterator[F
         )
 
 
-def _invoked(subject: Subject) -> list[JsonValue]:
+def _invoked(subject: Subject) -> tuple[str, ...]:
     """Return the constructs of the `construct_invocation` steps, in order."""
-    constructs = (step.get("construct_id") for _, step in subject.steps(_INVOCATION))
-    return [construct for construct in constructs if isinstance(construct, str)]
+    constructs = (step.construct_id for _, step in subject.template.steps(_INVOCATION))
+    return tuple(construct for construct in constructs if construct is not None)
 
 
-def _repeated(where: str, items: JsonValue, key: str) -> Iterator[Finding]:
+def _repeated(places: Iterable[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
+    """Yield of the names at `places` those that came before."""
     seen: set[str] = set()
-    for index, item in numbered_objects(items):
-        name = as_text(item.get(key))
-        if name is None:
-            continue
+    for pointer, name in places:
         if name in seen:
-            yield (
-                where + json_pointer(index, key),
-                phrase(f"expected a new {key}, got ", Quoted(name), " again"),
-            )
-        seen.add(name)
+            yield pointer, name
+        elif name:
+            seen.add(name)
 
 
-def _listed(constructs: list[JsonValue]) -> list[str | Quoted]:
+def _listed(constructs: Sequence[str]) -> list[str | Quoted]:
     first: list[str | Quoted] = []
     for construct in constructs[:_MAX_LISTED]:
         first += [" → ", Quoted(construct)]
@@ -214,14 +202,13 @@ RULES = (
 # Rules on what a step's `input_spec` commits: computations, and how inputs are sanitised.
 #
 # Source: docs/contract/template.md §5; docs/contract/evidence.md. They hold for replays. Which
-# computations are installed, and what params they take, is asked when a run starts.
+# computations are installed, and what params they take, is asked when a run starts. The object is
+# open: its members may hold anything.
 
 
 EPISODES = "episodes"
 """What `over` names when it names no dataset: the episodes that were run."""
 
-_INVOCATION_STEP, _COMPUTATION = "construct_invocation", "deterministic_computation"
-_AGGREGATION = "aggregation"
 _ROLE_MARKERS = ("break", "flag")
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _OF_COMPUTATION = frozenset({"computation", "over", "params", "in_aggregate"})
@@ -233,7 +220,7 @@ def _computation_named(subject: Subject) -> Iterator[Finding]:
         name = spec.get("computation")
         if not (isinstance(name, str) and name):
             seen = phrase("got ", Quoted(name)) if "computation" in spec else "got none"
-            pointer = where + json_pointer("computation") if "computation" in spec else where
+            pointer = f"{where}/computation" if "computation" in spec else where
             yield pointer, phrase("expected input_spec to name a registered computation, ", seen)
 
 
@@ -243,7 +230,7 @@ def _computation_over(subject: Subject) -> Iterator[Finding]:
         over = spec.get("over", EPISODES)
         if not isinstance(over, str) or over not in datasets | {EPISODES}:
             yield (
-                where + json_pointer("over"),
+                f"{where}/over",
                 phrase(
                     f"expected {EPISODES} or the name of a dataset that has a path, got ",
                     Quoted(over),
@@ -255,20 +242,20 @@ def _computation_params(subject: Subject) -> Iterator[Finding]:
     for where, spec in _specs(subject, _COMPUTATION):
         if not isinstance(spec.get("params", {}), dict):
             detail = phrase("expected the parameters as an object, got ", Quoted(spec["params"]))
-            yield where + json_pointer("params"), detail
+            yield f"{where}/params", detail
 
 
 def _computation_in_aggregate(subject: Subject) -> Iterator[Finding]:
     # The aggregate is about the results of the run, and is made at its first aggregation.
-    ends = {index for index, _ in subject.steps(_AGGREGATION)}
-    for index, step in subject.steps(_COMPUTATION) if subject.replays else ():
-        spec = as_object(step.get("input_spec"))
-        wanted = spec.get("in_aggregate", False)
+    ends = {index for index, _ in subject.template.steps(_AGGREGATION)}
+    for index, step in subject.template.steps(_COMPUTATION) if subject.template.replays else ():
+        wanted = step.input_spec.get("in_aggregate", False)
+        over = step.input_spec.get("over", EPISODES)
         where = json_pointer(_PROGRAMME, index, "input_spec", "in_aggregate")
         if not isinstance(wanted, bool):
             yield where, phrase("expected true or false, got ", Quoted(wanted))
-        elif wanted and spec.get("over", EPISODES) != EPISODES:
-            yield (where, phrase(f"expected true over {EPISODES} only, got ", Quoted(spec["over"])))
+        elif wanted and over != EPISODES:
+            yield where, phrase(f"expected true over {EPISODES} only, got ", Quoted(over))
         elif wanted and any(end < index for end in ends):
             yield where, "expected true before the first aggregation only, got a step behind it"
 
@@ -280,51 +267,45 @@ def _computation_members(subject: Subject) -> Iterator[Finding]:
 
 
 def _role_markers_known(subject: Subject) -> Iterator[Finding]:
-    for where, spec in _first(subject):
+    for where, spec in islice(_specs(subject, _INVOCATION), 1):
         markers = spec.get("role_markers", _ROLE_MARKERS[0])
         if markers not in _ROLE_MARKERS:
             detail = phrase(f"expected {' or '.join(_ROLE_MARKERS)}, got ", Quoted(markers))
-            yield where + json_pointer("role_markers"), detail
+            yield f"{where}/role_markers", detail
 
 
 def _raw_fields_are_pointers(subject: Subject) -> Iterator[Finding]:
-    for where, spec in _first(subject):
+    for where, spec in islice(_specs(subject, _INVOCATION), 1):
         fields = spec.get("raw_fields", [])
         if not isinstance(fields, list):
             detail = phrase("expected an array of JSON Pointers, got ", Quoted(fields))
-            yield where + json_pointer("raw_fields"), detail
-        for index, field in enumerate(as_array(fields)):
+            yield f"{where}/raw_fields", detail
+            continue
+        for index, field in enumerate(fields):
             if not (isinstance(field, str) and _POINTER.fullmatch(field)):
-                pointer = where + json_pointer("raw_fields", index)
                 yield (
-                    pointer,
+                    where + json_pointer("raw_fields", index),
                     phrase("expected a JSON Pointer into the input, got ", Quoted(field)),
                 )
 
 
 def _input_spec_read(subject: Subject) -> Iterator[Finding]:
     # A member that nothing reads is a misspelt one, or one in the wrong place.
-    for number, (where, spec) in enumerate(_specs(subject, _INVOCATION_STEP)):
+    for number, (where, spec) in enumerate(_specs(subject, _INVOCATION)):
         yield from _unread(where, spec, _OF_SANITISING if number == 0 else frozenset())
 
 
-def _unread(where: str, spec: JsonObject, known: frozenset[str]) -> Iterator[Finding]:
+def _unread(where: str, spec: dict[str, Any], known: frozenset[str]) -> Iterator[Finding]:
     for name in sorted(spec.keys() - known):
         expected = f"only {', '.join(sorted(known))}" if known else "no member"
-        yield (where + json_pointer(name), phrase(f"expected {expected} here, got ", Quoted(name)))
+        yield where + json_pointer(name), phrase(f"expected {expected} here, got ", Quoted(name))
 
 
-def _specs(subject: Subject, kind: str) -> Iterator[tuple[str, JsonObject]]:
+def _specs(subject: Subject, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the `input_spec` of each step of one type, with its pointer (else the step's)."""
-    if not subject.replays:
-        return
-    for index, step in subject.steps(kind):
-        inside: tuple[JsonValue, ...] = ("input_spec",) if "input_spec" in step else ()
-        yield json_pointer(_PROGRAMME, index, *inside), as_object(step.get("input_spec"))
-
-
-def _first(subject: Subject) -> Iterator[tuple[str, JsonObject]]:
-    yield from islice(_specs(subject, _INVOCATION_STEP), 1)
+    for index, step in subject.template.steps(kind) if subject.template.replays else ():
+        inside = ("input_spec",) if "input_spec" in step.model_fields_set else ()
+        yield json_pointer(_PROGRAMME, index, *inside), step.input_spec
 
 
 STEP_INPUT_RULES = (

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from theatre.engine.canonical_json import parse_json
 from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
-from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_object, as_text
-from theatre.engine.templates import GOLD_LABELS, gold_is_unpinned
+from theatre.engine.template_validator.subject import Finding, Rule, Subject
+from theatre.engine.templates import GOLD_LABELS
 
 # Where a template may say its constructs are.
 #
@@ -32,7 +32,7 @@ _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 def _endpoint_form(subject: Subject) -> Iterator[Finding]:
     for pointer, adapter, endpoint in _endpoints(subject):
         form = _FORMS.get(adapter)
-        if form is None or _REGISTERED.fullmatch(endpoint):
+        if form is None or not endpoint or _REGISTERED.fullmatch(endpoint):
             continue
         wording, fits, on_this_machine_only = form
         if on_this_machine_only and subject.from_api:
@@ -45,36 +45,28 @@ def _endpoint_form(subject: Subject) -> Iterator[Finding]:
 
 
 def _python_adapter_local(subject: Subject) -> Iterator[Finding]:
-    if not subject.from_api:
-        return
-    for pointer, adapter in _adapters(subject):
-        if adapter == "python":
-            yield pointer, "expected http, or local with a registered construct; got python"
+    for pointer in _adapters(subject, "python") if subject.from_api else ():
+        yield pointer, "expected http, or local with a registered construct; got python"
 
 
 def _endpoints(subject: Subject) -> Iterator[tuple[str, str, str]]:
     """Yield pointer, adapter type and text of each endpoint."""
-    adapter, endpoint = subject.product("adapter_type"), subject.product("adapter_endpoint")
-    if adapter is not None and endpoint is not None:
-        yield json_pointer(_CONFIG, "adapter_endpoint"), adapter, endpoint
-    for construct, value in subject.object_at(_CONFIG, "construct_endpoints").items():
-        entry = as_object(value)
-        adapter, endpoint = as_text(entry.get("adapter_type")), as_text(entry.get("endpoint"))
-        if adapter is not None and endpoint is not None:
-            pointer = json_pointer(_CONFIG, "construct_endpoints", construct, "endpoint")
-            yield pointer, adapter, endpoint
+    config = subject.config
+    if config.adapter_endpoint is not None:
+        pointer = json_pointer(_CONFIG, "adapter_endpoint")
+        yield pointer, config.adapter_type, config.adapter_endpoint
+    for construct, own in config.construct_endpoints.items():
+        pointer = json_pointer(_CONFIG, "construct_endpoints", construct, "endpoint")
+        yield pointer, own.adapter_type, own.endpoint
 
 
-def _adapters(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Yield pointer and text of each adapter type."""
-    adapter = subject.product("adapter_type")
-    if adapter is not None:
-        yield json_pointer(_CONFIG, "adapter_type"), adapter
-    for construct, value in subject.object_at(_CONFIG, "construct_endpoints").items():
-        adapter = as_text(as_object(value).get("adapter_type"))
-        if adapter is not None:
-            pointer = json_pointer(_CONFIG, "construct_endpoints", construct, "adapter_type")
-            yield pointer, adapter
+def _adapters(subject: Subject, wanted: str) -> Iterator[str]:
+    """Yield the pointer of each adapter of a type."""
+    if subject.config.adapter_type == wanted:
+        yield json_pointer(_CONFIG, "adapter_type")
+    for construct, own in subject.config.construct_endpoints.items():
+        if own.adapter_type == wanted:
+            yield json_pointer(_CONFIG, "construct_endpoints", construct, "adapter_type")
 
 
 def _is_web_address(endpoint: str) -> bool:
@@ -121,8 +113,8 @@ _FILE_NAME = re.compile(r"(?!(?:dataset|gold_labels)$)[A-Za-z0-9_-][A-Za-z0-9_.-
 
 
 def _replay_dataset_hashed(subject: Subject) -> Iterator[Finding]:
-    dataset = subject.product("replay_dataset_id")
-    if dataset is not None and dataset not in subject.object_at("dataset_hashes"):
+    dataset = subject.config.replay_dataset_id
+    if dataset and dataset not in subject.template.dataset_hashes:
         yield (
             json_pointer(_CONFIG, "replay_dataset_id"),
             phrase("expected a name with a hash in dataset_hashes, got ", Quoted(dataset)),
@@ -130,11 +122,11 @@ def _replay_dataset_hashed(subject: Subject) -> Iterator[Finding]:
 
 
 def _dataset_path_present(subject: Subject) -> Iterator[Finding]:
-    config = subject.at(_CONFIG)
-    if not subject.replays or not isinstance(config, dict):
+    config = subject.template.product_theatre_config
+    if not subject.template.replays or config is None:
         return
     for member in ("replay_dataset_id", "replay_data_path"):
-        if member not in config:
+        if member not in config.model_fields_set:
             yield json_pointer(_CONFIG), f"expected member {member} in a replay, got none"
 
 
@@ -146,7 +138,7 @@ def _dataset_path_inside_root(subject: Subject) -> Iterator[Finding]:
 
 
 def _dataset_names_match_paths(subject: Subject) -> Iterator[Finding]:
-    hashed = subject.object_at("dataset_hashes")
+    hashed = subject.template.dataset_hashes
     named = named_datasets(subject)
     for name in hashed:
         if name not in named:
@@ -169,23 +161,20 @@ def _dataset_names_match_paths(subject: Subject) -> Iterator[Finding]:
 
 def _dataset_name_is_file_name(subject: Subject) -> Iterator[Finding]:
     # A further dataset becomes a file of its name in the evidence; those two names are taken.
-    gold = subject.product("gold_label_dataset_id") or GOLD_LABELS
-    for name in subject.object_at(_CONFIG, "dataset_paths"):
-        if name != gold and not _FILE_NAME.fullmatch(name):
+    for name in subject.config.dataset_paths:
+        if name != subject.config.gold_label_dataset_id and not _FILE_NAME.fullmatch(name):
             yield (
                 json_pointer(_CONFIG, "dataset_paths", name),
-                (
-                    phrase(
-                        "expected a name of letters, digits, _, - and (not first) dots, other than "
-                        "dataset and gold_labels; got ",
-                        Quoted(name),
-                    )
+                phrase(
+                    "expected a name of letters, digits, _, - and (not first) dots, other than "
+                    "dataset and gold_labels; got ",
+                    Quoted(name),
                 ),
             )
 
 
 def _gold_unpinned(subject: Subject) -> Iterator[Finding]:
-    if gold_is_unpinned(subject.document):
+    if subject.template.gold_is_unpinned:
         yield (
             json_pointer(_CONFIG, "gold_label_set"),
             (
@@ -196,26 +185,22 @@ def _gold_unpinned(subject: Subject) -> Iterator[Finding]:
 
 
 def _mock_adapter_refused(subject: Subject) -> Iterator[Finding]:
-    if subject.certificate_run:
-        for pointer in _mocks(subject):
-            yield pointer, "expected an adapter that reaches a real construct, got mock"
+    for pointer in _adapters(subject, "mock") if subject.certificate_run else ():
+        yield pointer, "expected an adapter that reaches a real construct, got mock"
 
 
 def _mock_adapter_rehearsal(subject: Subject) -> Iterator[Finding]:
-    if not subject.certificate_run:
-        for pointer in _mocks(subject):
-            yield pointer, "expected a real construct, got mock: such a run gives no certificate"
+    for pointer in () if subject.certificate_run else _adapters(subject, "mock"):
+        yield pointer, "expected a real construct, got mock: such a run gives no certificate"
 
 
 def _paths(subject: Subject) -> Iterator[tuple[str, str]]:
     """Yield every data path of the template with its pointer."""
-    for member in ("replay_data_path", "gold_label_set"):
-        path = subject.product(member)
-        if path is not None:
-            yield json_pointer(_CONFIG, member), path
-    for name, further in subject.object_at(_CONFIG, "dataset_paths").items():
-        if isinstance(further, str):
-            yield json_pointer(_CONFIG, "dataset_paths", name), further
+    config = subject.config
+    yield json_pointer(_CONFIG, "replay_data_path"), config.replay_data_path
+    yield json_pointer(_CONFIG, "gold_label_set"), config.gold_label_set or ""
+    for name, path in config.dataset_paths.items():
+        yield json_pointer(_CONFIG, "dataset_paths", name), path
 
 
 def _path_fault(path: str, *, from_api: bool) -> str | None:
@@ -231,28 +216,20 @@ def _path_fault(path: str, *, from_api: bool) -> str | None:
 
 def _every_name(subject: Subject) -> Iterator[tuple[str, str]]:
     """Yield each dataset name that has a path, and where a repetition would be corrected."""
-    replay = subject.product("replay_dataset_id")
-    if replay is not None:
-        yield replay, json_pointer(_CONFIG, "replay_dataset_id")
-    if subject.product("gold_label_set") is not None and not gold_is_unpinned(subject.document):
-        gold = subject.product("gold_label_dataset_id")
-        member = "gold_label_set" if gold is None else "gold_label_dataset_id"
-        yield gold or GOLD_LABELS, json_pointer(_CONFIG, member)
-    for name in subject.object_at(_CONFIG, "dataset_paths"):
+    config = subject.config
+    if config.replay_dataset_id:
+        yield config.replay_dataset_id, json_pointer(_CONFIG, "replay_dataset_id")
+    if config.gold_label_set is not None and not subject.template.gold_is_unpinned:
+        is_named = "gold_label_dataset_id" in config.model_fields_set
+        member = "gold_label_dataset_id" if is_named else "gold_label_set"
+        yield config.gold_label_dataset_id, json_pointer(_CONFIG, member)
+    for name in config.dataset_paths:
         yield name, json_pointer(_CONFIG, "dataset_paths", name)
 
 
 def named_datasets(subject: Subject) -> set[str]:
     """Return the names of the datasets that have a path."""
     return {name for name, _ in _every_name(subject)}
-
-
-def _mocks(subject: Subject) -> Iterator[str]:
-    if subject.product("adapter_type") == "mock":
-        yield json_pointer(_CONFIG, "adapter_type")
-    for construct, endpoint in subject.object_at(_CONFIG, "construct_endpoints").items():
-        if as_text(as_object(endpoint).get("adapter_type")) == "mock":
-            yield json_pointer(_CONFIG, "construct_endpoints", construct, "adapter_type")
 
 
 RULES = (

@@ -1,4 +1,4 @@
-"""Rules on criteria scorers (docs/contract/template.md §3). They hold for replay templates."""
+"""Rules on criteria, their scorers and ratings by people (docs/contract/template.md §3)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,14 @@ import math
 import re
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any, cast
 
-from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer, ScorerKind
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
-from theatre.engine.template_validator.subject import (
-    Finding,
-    Rule,
-    Subject,
-    as_number,
-    as_object,
-    as_text,
-    numbered_objects,
-)
-from theatre.engine.templates import CURRENT, EXISTING, NEWEST
+from theatre.engine.template_validator.subject import Finding, Rule, Subject
+from theatre.engine.templates import CURRENT, EXISTING, NEWEST, ScorerChoice
 
-# Rules on criteria and weights (docs/contract/template.md §3).
+# Criteria and weights.
 
 
 RESERVED_CRITERION = "composite_score"
@@ -33,20 +25,14 @@ _WEIGHTS = ("criteria", "weights")
 
 
 def _weights_within_criteria(subject: Subject) -> Iterator[Finding]:
-    known = subject.criterion_ids()
-    for criterion in subject.object_at(*_WEIGHTS):
-        if criterion not in known:
-            yield (
-                json_pointer(*_WEIGHTS, criterion),
-                phrase("expected a criterion of criteria_ids, got ", Quoted(criterion)),
-            )
+    for criterion in subject.template.criteria.weights:
+        yield from subject.unless_criterion(criterion, *_WEIGHTS, criterion)
 
 
 def _weights_cover_criteria(subject: Subject) -> Iterator[Finding]:
-    weights = subject.object_at(*_WEIGHTS)
+    weights = subject.template.criteria.weights
     # No weights at all means equal weights; some of them would leave the rest to guessing.
-    missing = sorted(subject.criterion_ids() - weights.keys()) if weights else []
-    for criterion in missing:
+    for criterion in sorted(subject.criterion_ids - weights.keys()) if weights else ():
         yield (
             json_pointer(*_WEIGHTS),
             phrase("expected a weight for ", Quoted(criterion), ", got none"),
@@ -54,9 +40,10 @@ def _weights_cover_criteria(subject: Subject) -> Iterator[Finding]:
 
 
 def _weights_finite_and_not_negative(subject: Subject) -> Iterator[Finding]:
-    for criterion, value in subject.object_at(*_WEIGHTS).items():
-        weight = as_number(value)
-        if weight is not None and not 0 <= weight < math.inf:
+    for criterion in subject.template.criteria.weights:
+        # As it is written: -1 is not shown as -1.0, and what is no number is for the schema.
+        weight = cast("Any", subject.document)["criteria"]["weights"][criterion]
+        if type(weight) in {int, float} and not 0 <= weight < math.inf:
             yield (
                 json_pointer(*_WEIGHTS, criterion),
                 phrase("expected a finite weight ≥ 0, got ", Quoted(weight)),
@@ -64,17 +51,22 @@ def _weights_finite_and_not_negative(subject: Subject) -> Iterator[Finding]:
 
 
 def _weights_sum_to_one(subject: Subject) -> Iterator[Finding]:
-    weights = [as_number(value) for value in subject.object_at(*_WEIGHTS).values()]
-    exact = [Fraction(repr(weight)) for weight in weights if weight is not None and _finite(weight)]
-    if not exact or len(exact) < len(weights):
-        return
-    total = sum(exact, start=Fraction(0))
-    if abs(total - 1) > _TOLERANCE:
-        yield json_pointer(*_WEIGHTS), f"expected a sum of 1 (± 1e-6), got {_decimal(total)}"
+    weights = subject.template.criteria.weights.values()
+    if weights and all(map(math.isfinite, weights)):
+        total = sum((Fraction(repr(weight)) for weight in weights), start=Fraction(0))
+        if abs(total - 1) > _TOLERANCE:
+            yield json_pointer(*_WEIGHTS), f"expected a sum of 1 (± 1e-6), got {_decimal(total)}"
+
+
+def _decimal(total: Fraction) -> str:
+    try:
+        return f"{float(total):.9g}"
+    except OverflowError:
+        return "a huge one"
 
 
 def _reserved_criterion_id(subject: Subject) -> Iterator[Finding]:
-    for index, criterion in subject.criteria():
+    for index, criterion in enumerate(subject.template.criteria.criteria_ids):
         if criterion == RESERVED_CRITERION:
             yield (
                 json_pointer("criteria", "criteria_ids", index),
@@ -83,38 +75,21 @@ def _reserved_criterion_id(subject: Subject) -> Iterator[Finding]:
 
 
 def _criteria_id_length(subject: Subject) -> Iterator[Finding]:
-    for index, criterion in subject.criteria():
-        if not _DOWNSTREAM_ID.fullmatch(criterion):
+    for index, criterion in enumerate(subject.template.criteria.criteria_ids):
+        if criterion and not _DOWNSTREAM_ID.fullmatch(criterion):
             yield (
                 json_pointer("criteria", "criteria_ids", index),
-                (
-                    phrase(
-                        "expected at most 32 characters, a letter first (a downstream limit), got ",
-                        Quoted(criterion),
-                    )
+                phrase(
+                    "expected at most 32 characters, a letter first (a downstream limit), got ",
+                    Quoted(criterion),
                 ),
             )
 
 
 def _calibration_criterion_known(subject: Subject) -> Iterator[Finding]:
-    criterion = as_text(subject.at("scoring", "calibration_criterion"))
-    if criterion is not None and criterion not in subject.criterion_ids():
-        yield (
-            json_pointer("scoring", "calibration_criterion"),
-            phrase("expected a criterion of criteria_ids, got ", Quoted(criterion)),
-        )
-
-
-def _finite(number: float) -> bool:
-    # Not math.isfinite alone: it cannot convert a large integer.
-    return isinstance(number, int) or math.isfinite(number)
-
-
-def _decimal(total: Fraction) -> str:
-    try:
-        return f"{float(total):.9g}"
-    except OverflowError:
-        return "a huge one"
+    criterion = subject.template.scoring.calibration_criterion
+    if criterion is not None:
+        yield from subject.unless_criterion(criterion, "scoring", "calibration_criterion")
 
 
 CRITERIA_RULES = (
@@ -128,52 +103,53 @@ CRITERIA_RULES = (
 )
 
 
+# Scorers. They hold for replays.
+
+
 _SCORERS = ("scoring", "criteria_scorers")
 _INLINE_SCHEMA = "json_schema"
 """The scorer whose parameter `schema` is a JSON Schema of the template's author."""
 
 
 def _criteria_scored(subject: Subject) -> Iterator[Finding]:
-    if not subject.replays or _leaves_scorers_open(subject):
+    scoring = subject.template.scoring
+    if not subject.template.replays or _leaves_scorers_open(subject):
         return
-    chosen, known = subject.object_at(*_SCORERS), subject.criterion_ids()
-    where = json_pointer(*_SCORERS) if "criteria_scorers" in subject.object_at("scoring") else ""
-    for criterion in sorted(known - chosen.keys()):
+    is_written = "criteria_scorers" in scoring.model_fields_set
+    where = json_pointer(*_SCORERS) if is_written else "/scoring"
+    for criterion in sorted(subject.criterion_ids - scoring.criteria_scorers.keys()):
         yield (
-            where or json_pointer("scoring"),
+            where,
             phrase(
                 "expected criteria_scorers to name a scorer for ", Quoted(criterion), ", got none"
             ),
         )
-    for criterion in sorted(chosen.keys() - known):
-        yield (
-            json_pointer(*_SCORERS, criterion),
-            phrase("expected a criterion of criteria_ids, got ", Quoted(criterion)),
-        )
+    for criterion in scoring.criteria_scorers:
+        yield from subject.unless_criterion(criterion, *_SCORERS, criterion)
 
 
 def _scorer_known(subject: Subject) -> Iterator[Finding]:
     installed = ", ".join(sorted(subject.scorers)) or "none"
-    for criterion, _, name in _chosen(subject):
-        if name not in subject.scorers:
+    for criterion, choice in _chosen(subject):
+        if choice.scorer not in subject.scorers:
             yield (
                 json_pointer(*_SCORERS, criterion, "scorer"),
-                phrase(f"expected an installed scorer ({installed}), got ", Quoted(name)),
+                phrase(f"expected an installed scorer ({installed}), got ", Quoted(choice.scorer)),
             )
 
 
 def _scorer_params(subject: Subject) -> Iterator[Finding]:
     for criterion, choice, scorer in _installed(subject):
-        where = (*_SCORERS, criterion, "params") if "params" in choice else (*_SCORERS, criterion)
-        faults = subject.registry.validate_inline(scorer.params_schema, choice.get("params", {}))
-        for fault in faults:
-            yield json_pointer(*where) + fault.pointer, phrase(f"{scorer.pin}: ", fault.detail)
+        inside = ("params",) if "params" in choice.model_fields_set else ()
+        where = json_pointer(*_SCORERS, criterion, *inside)
+        for fault in subject.registry.validate_inline(scorer.params_schema, choice.params):
+            yield where + fault.pointer, phrase(f"{scorer.pin}: ", fault.detail)
 
 
 def _scorer_pin(subject: Subject) -> Iterator[Finding]:
-    if not isinstance(subject.at("scorer_pins"), dict):
+    pins = subject.document.get("scorer_pins")
+    if not isinstance(pins, dict):
         return
-    pins = subject.object_at("scorer_pins")
     for scorer in {scorer.name: scorer for _, _, scorer in _installed(subject)}.values():
         if scorer.name not in pins:
             yield "/scorer_pins", f"expected a pin for {scorer.pin}, which is used; got none"
@@ -188,9 +164,9 @@ def _scorer_pin(subject: Subject) -> Iterator[Finding]:
 
 
 def _scorer_schema_usable(subject: Subject) -> Iterator[Finding]:
-    for criterion, choice, name in _chosen(subject):
-        schema = as_object(choice.get("params")).get("schema")
-        if name == _INLINE_SCHEMA and isinstance(schema, dict):
+    for criterion, choice in _chosen(subject):
+        schema = choice.params.get("schema") if isinstance(choice.params, dict) else None
+        if choice.scorer == _INLINE_SCHEMA and isinstance(schema, dict):
             where = json_pointer(*_SCORERS, criterion, "params", "schema")
             for fault in subject.registry.inline_faults(schema):
                 yield where + fault.pointer, fault.detail
@@ -210,7 +186,7 @@ def _judge_local(subject: Subject) -> Iterator[Finding]:
 
 
 def _scorers_not_committed(subject: Subject) -> Iterator[Finding]:
-    if subject.replays and _leaves_scorers_open(subject):
+    if subject.template.replays and _leaves_scorers_open(subject):
         yield (
             "/scoring",
             (
@@ -221,13 +197,11 @@ def _scorers_not_committed(subject: Subject) -> Iterator[Finding]:
 
 
 def _measure_unqualified(subject: Subject) -> Iterator[Finding]:
-    weights = subject.object_at("criteria", "weights")
-    steps = [step for _, step in numbered_objects(subject.at("hitl_steps"))]
-    by_people = {as_text(step.get("criterion_id")) for step in steps if step.get("share") == 1}
+    weights = subject.template.criteria.weights
+    by_people = {step.criterion_id for step in subject.template.hitl_steps if step.share == 1}
     for criterion, _, scorer in _installed(subject):
-        if scorer.kind is ScorerKind.TEXTUAL and criterion not in by_people:
-            if weights and as_number(weights.get(criterion)) == 0:
-                continue
+        counts = criterion not in by_people and weights.get(criterion) != 0
+        if scorer.kind is ScorerKind.TEXTUAL and counts:
             yield (
                 json_pointer(*_SCORERS, criterion, "scorer"),
                 phrase(
@@ -239,42 +213,37 @@ def _measure_unqualified(subject: Subject) -> Iterator[Finding]:
 
 
 def _scorer_pins_missing(subject: Subject) -> Iterator[Finding]:
-    if subject.replays and "scorer_pins" not in subject.document:
+    if subject.template.replays and "scorer_pins" not in subject.template.model_fields_set:
         yield "", "expected scorer_pins, got none: the versions in use at commit are recorded"
 
 
 def _qualification_known(subject: Subject) -> Iterator[Finding]:
-    datasets = subject.object_at("dataset_hashes")
-    for criterion, value in subject.object_at("scoring", "qualifications").items():
-        pointer = json_pointer("scoring", "qualifications", criterion)
-        if criterion not in subject.criterion_ids():
-            yield (pointer, phrase("expected a criterion of criteria_ids, got ", Quoted(criterion)))
-        dataset = as_text(as_object(value).get("dataset"))
-        if dataset is not None and dataset not in datasets:
+    committed = subject.template.scoring.qualifications
+    for criterion, value in committed.items() if isinstance(committed, dict) else ():
+        where = ("scoring", "qualifications", criterion)
+        yield from subject.unless_criterion(criterion, *where)
+        dataset = value.get("dataset") if isinstance(value, dict) else None
+        if isinstance(dataset, str) and dataset not in subject.template.dataset_hashes:
             wanted = phrase("expected a name in dataset_hashes, got ", Quoted(dataset))
-            yield f"{pointer}/dataset", wanted
+            yield json_pointer(*where, "dataset"), wanted
 
 
 def _leaves_scorers_open(subject: Subject) -> bool:
-    return subject.version == EXISTING and "criteria_scorers" not in subject.object_at("scoring")
+    written = subject.template.scoring.model_fields_set
+    return subject.version == EXISTING and "criteria_scorers" not in written
 
 
-def _chosen(subject: Subject) -> Iterator[tuple[str, JsonObject, str]]:
-    """Yield criterion, its entry in `criteria_scorers`, and the scorer's name."""
-    if not subject.replays:
-        return
-    for criterion, choice in subject.object_at(*_SCORERS).items():
-        if isinstance(choice, dict):
-            name = as_text(choice.get("scorer"))
-            if name is not None:
-                yield criterion, choice, name
+def _chosen(subject: Subject) -> Iterator[tuple[str, ScorerChoice]]:
+    """Yield criterion, and its entry in `criteria_scorers`."""
+    chosen = subject.template.scoring.criteria_scorers if subject.template.replays else {}
+    return ((criterion, choice) for criterion, choice in chosen.items() if choice.scorer)
 
 
-def _installed(subject: Subject) -> Iterator[tuple[str, JsonObject, Scorer]]:
+def _installed(subject: Subject) -> Iterator[tuple[str, ScorerChoice, Scorer]]:
     """Yield criterion, its entry in `criteria_scorers`, and the scorer, where there is one."""
-    for criterion, choice, name in _chosen(subject):
-        if name in subject.scorers:
-            yield criterion, choice, subject.scorers[name]
+    for criterion, choice in _chosen(subject):
+        if choice.scorer in subject.scorers:
+            yield criterion, choice, subject.scorers[choice.scorer]
 
 
 RULES = (
@@ -288,4 +257,126 @@ RULES = (
     Rule("scorers-not-committed", _scorers_not_committed, severity="warning"),
     Rule("measure-unqualified", _measure_unqualified, severity="warning"),
     Rule("scorer-pins-missing", _scorer_pins_missing, severity="warning", since=CURRENT),
+)
+
+
+# Ratings by people.
+
+
+_STEPS = "hitl_steps"
+_PROGRAMME = "resolution_programme"
+_RUBRIC, _AGGREGATION = "hitl_rubric", "aggregation"
+# The scores of a step become a file of its name in the evidence.
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_POINT = re.compile(r"-?[0-9]{1,30}(?:[.][0-9]{1,30})?")
+
+
+def _hitl_step_known(subject: Subject) -> Iterator[Finding]:
+    rated = {step.step_id for _, step in subject.template.steps(_RUBRIC)}
+    for index, entry in enumerate(subject.template.hitl_steps):
+        if entry.step_id and entry.step_id not in rated:
+            yield (
+                json_pointer(_STEPS, index, "step_id"),
+                phrase("expected a hitl_rubric step of the programme, got ", Quoted(entry.step_id)),
+            )
+
+
+def _hitl_steps_match(subject: Subject) -> Iterator[Finding]:
+    specified = {entry.step_id for entry in subject.template.hitl_steps}
+    for index, step in subject.template.steps(_RUBRIC):
+        if step.step_id and step.step_id not in specified:
+            yield (
+                json_pointer(_PROGRAMME, index, "step_id"),
+                phrase("expected an entry in hitl_steps for ", Quoted(step.step_id), ", got none"),
+            )
+
+
+def _scale_ordered(subject: Subject) -> Iterator[Finding]:
+    for index, entry in enumerate(subject.template.hitl_steps):
+        low, high = entry.scoring_scale.min, entry.scoring_scale.max
+        if low is not None and high is not None and not low < high:
+            yield (
+                json_pointer(_STEPS, index, "scoring_scale"),
+                phrase("expected min < max, got ", Quoted(low), " and ", Quoted(high)),
+            )
+
+
+def _scale_labels_on_scale(subject: Subject) -> Iterator[Finding]:
+    for index, entry in enumerate(subject.template.hitl_steps):
+        scale = entry.scoring_scale
+        low, high = scale.min, scale.max
+        if low is None or high is None or not low < high:
+            continue
+        for label in scale.labels:
+            if not (_POINT.fullmatch(label) and low <= Fraction(label) <= high):
+                yield (
+                    json_pointer(_STEPS, index, "scoring_scale", "labels", label),
+                    phrase(
+                        "expected a number from ",
+                        Quoted(low),
+                        " to ",
+                        Quoted(high),
+                        ", got ",
+                        Quoted(label),
+                    ),
+                )
+
+
+def _hitl_criterion_known(subject: Subject) -> Iterator[Finding]:
+    for index, entry in enumerate(subject.template.hitl_steps):
+        if entry.criterion_id is not None:
+            yield from subject.unless_criterion(entry.criterion_id, _STEPS, index, "criterion_id")
+
+
+def _hitl_criterion_once(subject: Subject) -> Iterator[Finding]:
+    shared: dict[str, str] = {}
+    for index, entry in enumerate(subject.template.hitl_steps):
+        if entry.criterion_id is None or "share" not in entry.model_fields_set:
+            continue
+        # An entry that is there twice is for another rule.
+        if shared.setdefault(entry.criterion_id, entry.step_id) != entry.step_id:
+            yield (
+                json_pointer(_STEPS, index, "criterion_id"),
+                phrase(
+                    "expected one step with a share in each criterion, got ",
+                    Quoted(entry.criterion_id),
+                    " again",
+                ),
+            )
+
+
+def _hitl_before_aggregation(subject: Subject) -> Iterator[Finding]:
+    """Yield ratings that come too late: a score has both its parts when it is summed up."""
+    entries = subject.template.hitl_steps
+    counting = {one.step_id for one in entries if "criterion_id" in one.model_fields_set}
+    first = min((at for at, _ in subject.template.steps(_AGGREGATION)), default=math.inf)
+    for index, step in subject.template.steps(_RUBRIC):
+        if index > first and step.step_id in counting:
+            yield (
+                json_pointer(_PROGRAMME, index),
+                "expected a rating with a criterion_id before the first aggregation, got it behind",
+            )
+
+
+def _hitl_step_id_is_file_name(subject: Subject) -> Iterator[Finding]:
+    for index, step in subject.template.steps(_RUBRIC):
+        if step.step_id and not _FILE_NAME.fullmatch(step.step_id):
+            yield (
+                json_pointer(_PROGRAMME, index, "step_id"),
+                phrase(
+                    "expected letters, digits, _ and -, and . behind the first of them, got ",
+                    Quoted(step.step_id),
+                ),
+            )
+
+
+RATING_RULES = (
+    Rule("hitl-step-known", _hitl_step_known),
+    Rule("hitl-steps-match", _hitl_steps_match),
+    Rule("scale-ordered", _scale_ordered),
+    Rule("scale-labels-on-scale", _scale_labels_on_scale),
+    Rule("hitl-criterion-known", _hitl_criterion_known),
+    Rule("hitl-criterion-once", _hitl_criterion_once),
+    Rule("hitl-before-aggregation", _hitl_before_aggregation),
+    Rule("hitl-step-id-is-file-name", _hitl_step_id_is_file_name, since=CURRENT),
 )

@@ -1,21 +1,29 @@
-"""The document under validation, read without ever trusting its shape.
-
-A member of the wrong shape reads as empty: the schema reports it, and no rule trips over it.
-"""
+"""What a rule is, what it looks at, and what a validation found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
-from theatre.engine.schema_registry import SchemaRegistry, SchemaViolation
-from theatre.engine.templates import CURRENT, EXISTING, NEWEST, SIMULATION
-
-# What a validation found.
-
+from theatre.engine.schema_registry import (
+    Quoted,
+    SchemaRegistry,
+    SchemaViolation,
+    json_pointer,
+    phrase,
+)
+from theatre.engine.templates import (
+    CURRENT,
+    EXISTING,
+    NEWEST,
+    SIMULATION,
+    ProductTheatreConfig,
+    TemplateView,
+    TheatreTemplate,
+)
 
 Violation = SchemaViolation
 """Runtime rules report in the same form as the schema."""
@@ -23,10 +31,14 @@ Violation = SchemaViolation
 
 @dataclass(frozen=True, slots=True)
 class ValidationReport:
-    """Everything that is wrong (`errors`) or doubtful (`warnings`), each sorted by pointer."""
+    """Everything that is wrong (`errors`) or doubtful (`warnings`), each sorted by pointer.
+
+    `view` is the template as a run obeys it; None where there are errors.
+    """
 
     errors: tuple[Violation, ...]
     warnings: tuple[Violation, ...]
+    view: TemplateView | None = field(default=None, compare=False, repr=False)
 
     @property
     def valid(self) -> bool:
@@ -40,100 +52,50 @@ VERSIONS = (SIMULATION, EXISTING, CURRENT, NEWEST)
 Finding: TypeAlias = tuple[str, str]
 """A JSON Pointer, and what was expected and seen there."""
 
-Numbered: TypeAlias = Iterator[tuple[int, JsonObject]]
 
-
-def as_object(value: JsonValue) -> JsonObject:
-    """Return `value` if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_array(value: JsonValue) -> list[JsonValue]:
-    """Return `value` if it is an array, else an empty one."""
-    return value if isinstance(value, list) else []
-
-
-def as_text(value: JsonValue) -> str | None:
-    """Return `value` if it is a string."""
-    return value if isinstance(value, str) else None
-
-
-def as_number(value: JsonValue) -> int | float | None:
-    """Return `value` if it is a number; a boolean is none."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def numbered_objects(value: JsonValue) -> Numbered:
-    """Yield the objects of an array with their indices."""
-    for index, item in enumerate(as_array(value)):
-        if isinstance(item, dict):
-            yield index, item
+Path: TypeAlias = tuple[str | int, ...]
+"""The member names and indices that lead to a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A document, and what it is checked against.
+    """A template as a value and as it is written, and what it is checked against.
 
-    `certificate_run` asks for the rules of a run that issues a certificate, `from_api` for those
-    of a document that did not come from the machine it will run on.
+    Of a document that its schema refuses `template` is what fits. `values` has every value of the
+    document with its path. `version` is the one that it is read as. `certificate_run` asks for the
+    rules of a run that issues a certificate, `from_api` for those of a document that did not come
+    from the machine it will run on.
     """
 
     document: JsonObject
+    template: TheatreTemplate
+    values: Sequence[tuple[Path, JsonValue]]
+    version: str
     scorers: Mapping[str, Scorer]
     registry: SchemaRegistry
-    certificate_run: bool = True
-    from_api: bool = False
+    certificate_run: bool
+    from_api: bool
 
     @property
-    def version(self) -> str:
-        """Return the version that the document is read as: the newest where it names none."""
-        stated = self.document.get("schema_version")
-        return stated if isinstance(stated, str) and stated in VERSIONS else NEWEST
+    def config(self) -> ProductTheatreConfig:
+        """Return the configuration of a replay, an empty one where there is none."""
+        return self.template.product_theatre_config or NO_CONFIG
 
     @property
-    def replays(self) -> bool:
-        """Return whether this is a replay template."""
-        return self.document.get("execution_path") == "replay"
-
-    @property
-    def trades(self) -> bool:
-        """Return whether this is a market template."""
-        return self.document.get("execution_path") == "market"
-
-    def at(self, *keys: str) -> JsonValue:
-        """Return the value below members `keys`, null where there is none."""
-        value: JsonValue = self.document
-        for key in keys:
-            value = as_object(value).get(key)
-        return value
-
-    def object_at(self, *keys: str) -> JsonObject:
-        """Return the object below members `keys`, empty where there is none."""
-        return as_object(self.at(*keys))
-
-    def product(self, member: str) -> str | None:
-        """Return a string member of `product_theatre_config`."""
-        return as_text(self.at("product_theatre_config", member))
-
-    def criteria(self) -> Iterator[tuple[int, str]]:
-        """Yield the criteria ids with their indices."""
-        for index, criterion in enumerate(as_array(self.at("criteria", "criteria_ids"))):
-            if isinstance(criterion, str):
-                yield index, criterion
-
     def criterion_ids(self) -> frozenset[str]:
         """Return the criteria ids."""
-        return frozenset(criterion for _, criterion in self.criteria())
+        return frozenset(self.template.criteria.criteria_ids) - {""}
 
-    def steps(self, kind: str | None = None) -> Numbered:
-        """Yield the steps of the programme, all or those of one type, with their indices."""
-        for index, step in numbered_objects(self.at("resolution_programme")):
-            if kind is None or step.get("type") == kind:
-                yield index, step
+    def unless_criterion(self, criterion: str, *where: str | int) -> Iterator[Finding]:
+        """Yield at `where` that `criterion` is none of the template's."""
+        if criterion not in self.criterion_ids:
+            yield (
+                json_pointer(*where),
+                phrase("expected a criterion of criteria_ids, got ", Quoted(criterion)),
+            )
 
-    def pinned_constructs(self) -> JsonObject:
-        """Return construct id → committed version."""
-        return self.object_at("version_pins", "constructs")
+
+NO_CONFIG = ProductTheatreConfig(ground_truth_source="", construct_under_test="", adapter_type="")
 
 
 @dataclass(frozen=True, slots=True)

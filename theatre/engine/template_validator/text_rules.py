@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 
-from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue
+from theatre.engine.canonical_json import MAX_SAFE_INTEGER
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import Finding, Rule, Subject
 from theatre.engine.templates import SIMULATION
@@ -19,6 +19,8 @@ from theatre.engine.templates import SIMULATION
 #
 # Every pattern takes time linear in the text: fixed counts, and a start only at a word's edge.
 
+
+_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 _EDGE = r"(?<![A-Za-z0-9])"
 _WORD = r"[A-Za-z0-9_-]"
@@ -81,43 +83,37 @@ def _has_key_in_url(text: str) -> bool:
     )
 
 
-_WEIGHTS = json_pointer("criteria", "weights", "")
-
-
 def _canonical_form(subject: Subject) -> Iterator[Finding]:
-    for pointer, value in _walk(subject.document):
+    for path, value in subject.values:
         # Weights have their own rule for this.
         if isinstance(value, float) and not math.isfinite(value):
-            if not pointer.startswith(_WEIGHTS):
-                yield pointer, phrase("expected a finite number, got ", Quoted(value))
-        elif isinstance(value, str) and _has_lone_surrogate(value):
-            yield pointer, "expected Unicode text, got a lone surrogate"
-        elif isinstance(value, dict) and any(map(_has_lone_surrogate, value)):
-            yield pointer, "expected member names in Unicode, got a lone surrogate in one"
+            if path[:-1][:2] != ("criteria", "weights"):
+                yield json_pointer(*path), phrase("expected a finite number, got ", Quoted(value))
+        elif isinstance(value, str) and _HALF_A_PAIR.search(value):
+            yield json_pointer(*path), "expected Unicode text, got a lone surrogate"
+        elif isinstance(value, dict) and any(map(_HALF_A_PAIR.search, value)):
+            detail = "expected member names in Unicode, got a lone surrogate in one"
+            yield json_pointer(*path), detail
 
 
 def _strings_nfc(subject: Subject) -> Iterator[Finding]:
-    for pointer, value in _walk(subject.document):
+    for path, value in subject.values:
         if isinstance(value, str) and not unicodedata.is_normalized("NFC", value):
-            yield (
-                pointer,
-                phrase("expected text in Unicode form NFC, got ", Quoted(value, spelt=_escaped)),
-            )
-        elif isinstance(value, dict):
-            for key in value:
-                if not unicodedata.is_normalized("NFC", key):
-                    detail = phrase(
-                        "expected a member name in Unicode form NFC, got ",
-                        Quoted(key, spelt=_escaped),
-                    )
-                    yield pointer + json_pointer(key), detail
+            detail = "expected text in Unicode form NFC, got "
+            yield json_pointer(*path), phrase(detail, Quoted(value, spelt=_escaped))
+        for key in value if isinstance(value, dict) else ():
+            if not unicodedata.is_normalized("NFC", key):
+                detail = "expected a member name in Unicode form NFC, got "
+                yield json_pointer(*path, key), phrase(detail, Quoted(key, spelt=_escaped))
 
 
 def _keys_order_agrees(subject: Subject) -> Iterator[Finding]:
-    for pointer, value in _walk(subject.document):
-        if isinstance(value, dict) and sorted(value) != sorted(value, key=_utf16):
+    for path, value in subject.values:
+        if not isinstance(value, dict) or all(map(str.isascii, value)):
+            continue
+        if sorted(value) != sorted(value, key=_utf16):
             yield (
-                pointer,
+                json_pointer(*path),
                 (
                     "expected member names in the same order by code point and by UTF-16 unit, "
                     "got names where the two differ"
@@ -126,48 +122,32 @@ def _keys_order_agrees(subject: Subject) -> Iterator[Finding]:
 
 
 def _integers_safe(subject: Subject) -> Iterator[Finding]:
-    for pointer, value in _walk(subject.document):
+    for path, value in subject.values:
         if isinstance(value, int) and abs(value) > MAX_SAFE_INTEGER:
-            yield pointer, phrase("expected an integer within ±(2^53-1), got ", Quoted(value))
+            detail = phrase("expected an integer within ±(2^53-1), got ", Quoted(value))
+            yield json_pointer(*path), detail
 
 
 def _no_credentials(subject: Subject) -> Iterator[Finding]:
-    for pointer, value in _walk(subject.document):
-        if isinstance(value, str):
-            kind = credential_kind(value)
+    texts = [value for _, value in subject.values if isinstance(value, str)]
+    names = [name for _, value in subject.values if isinstance(value, dict) for name in value]
+    # No pattern reaches over a line's end: where all of them hold none, none of them does.
+    if credential_kind("\n".join(texts + names)) is None:
+        return
+    for path, value in subject.values:
+        if isinstance(value, str) and (kind := credential_kind(value)) is not None:
+            detail = f"expected no credential in a template, got what looks like {kind}"
+            yield json_pointer(*path), detail
+        for key in value if isinstance(value, dict) else ():
+            kind = credential_kind(key)
             if kind is not None:
-                yield pointer, f"expected no credential in a template, got what looks like {kind}"
-        elif isinstance(value, dict):
-            yield from _credential_keys(pointer, value)
-
-
-def _credential_keys(pointer: str, value: JsonObject) -> Iterator[Finding]:
-    for key in value:
-        kind = credential_kind(key)
-        if kind is not None:
-            detail = f"expected no credential in a member name, got what looks like {kind}"
-            yield pointer, detail
-
-
-def _walk(document: JsonValue) -> Iterator[tuple[str, JsonValue]]:
-    """Yield every value of the document with its pointer, without recursion."""
-    stack: list[tuple[str, JsonValue]] = [("", document)]
-    while stack:
-        pointer, value = stack.pop()
-        yield pointer, value
-        if isinstance(value, dict):
-            stack.extend((pointer + json_pointer(key), item) for key, item in value.items())
-        elif isinstance(value, list):
-            stack.extend((pointer + json_pointer(at), item) for at, item in enumerate(value))
+                detail = f"expected no credential in a member name, got what looks like {kind}"
+                yield json_pointer(*path), detail
 
 
 def _escaped(value: object) -> str:
     # In ASCII: what is not NFC often looks as if it were.
     return ascii(str(value)[:40])
-
-
-def _has_lone_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _utf16(key: str) -> bytes:
