@@ -38,9 +38,6 @@ from theatre.oracles.sanitise_tables import (
     character_set,
 )
 
-# One text.
-
-
 MARK = "\N{MIDDLE DOT}"
 
 _REPLACEMENTS = {
@@ -184,9 +181,6 @@ def _normal_form(stretch: str) -> str:
     return unicodedata.normalize("NFC", stretch)
 
 
-# A whole value.
-
-
 SANITISER = "theatre-sanitise/1.0.0"
 
 # The record lists what a reader can use; the rest can be had by running the sanitiser again.
@@ -259,14 +253,13 @@ class Sanitised:
         Errors as `canonical_sha256`.
         """
         raw_sha256 = canonical_sha256(self.raw)
-        is_changed = self.value is not self.raw
         return {
             "sanitiser_version": SANITISER,
             "tables_sha256": TABLES_SHA256,
             "role_markers": self.policy.role_markers,
             "raw_fields": list(self.policy.raw_fields),
             "raw_sha256": raw_sha256,
-            "sent_sha256": canonical_sha256(self.value) if is_changed else raw_sha256,
+            "sent_sha256": raw_sha256 if self.value is self.raw else canonical_sha256(self.value),
             "counts": dict(sorted(self.counts.items())),
             "fields_changed": self.fields_changed,
             "fields": [
