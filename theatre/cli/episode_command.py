@@ -65,6 +65,10 @@ def _document(run: RecordedRun, found: RecordedEpisode) -> JsonObject:
     """Return all that may be shown of an episode."""
     record = run.record_of(found)
     truth = next((one for one in run.truths() if one.seq == found.seq), None)
+    # The dataset's input; where that is gone, what was sent of it.
+    asked = None if truth is None else truth.input_data
+    if asked is None and record is not None:
+        asked = input_sent(record)
     reason, detail = trouble_of(found)
     shown: JsonObject = {
         "theatre_id": run.theatre_id,
@@ -76,7 +80,7 @@ def _document(run: RecordedRun, found: RecordedEpisode) -> JsonObject:
         "error_detail": detail,
         "holdout": found.is_held_out,
         "withheld": run.is_withheld,
-        "input_data": _asked(truth, record),
+        "input_data": asked,
         "expected_output": None,
         "gold_label": None,
         "composite": None,
@@ -94,13 +98,6 @@ def _document(run: RecordedRun, found: RecordedEpisode) -> JsonObject:
         "criteria": _criteria(run, found, truth, label),
         "ratings": [*run.ratings(found.episode_id)],
     }
-
-
-def _asked(truth: GroundTruthEpisode | None, record: JsonObject | None) -> JsonObject | None:
-    """Return the dataset's input; where that is gone, what was sent of it."""
-    if truth is not None:
-        return truth.input_data
-    return None if record is None else input_sent(record)
 
 
 def _criteria(
@@ -133,8 +130,10 @@ def _criteria(
 
 def _print(document: Mapping[str, Any], *, is_whole: bool) -> None:
     echo(f"theatre   {document['theatre_id']}, {document['template_id']}")
-    echo(f"episode   {document['episode_id']}, number {document['seq']}{_holdout(document)}")
-    echo(f"outcome   {document['outcome']}{_because(document)}")
+    held_out = ", held out" if document["holdout"] else ""
+    echo(f"episode   {document['episode_id']}, number {document['seq']}{held_out}")
+    why = [one for one in (document["reason"], document["error_detail"]) if one is not None]
+    echo(f"outcome   {document['outcome']}" + (f", {': '.join(why)}" if why else ""))
     print_value("input", document["input_data"], is_whole=is_whole)
     if document["withheld"]:
         echo("expectation, scores and ratings are shown once people have scored")
@@ -154,17 +153,6 @@ def _print(document: Mapping[str, Any], *, is_whole: bool) -> None:
     for rating in document["ratings"] or ():
         comment = "" if rating["comment"] is None else f": {rating['comment']}"
         echo(f"rated     {rating['score']:g} by {rating['scorer']} ({rating['step_id']}){comment}")
-
-
-def _holdout(document: Mapping[str, Any]) -> str:
-    return ", held out" if document["holdout"] else ""
-
-
-def _because(document: Mapping[str, Any]) -> str:
-    if document["reason"] is None:
-        return ""
-    detail = document["error_detail"]
-    return f", {document['reason']}" + ("" if detail is None else f": {detail}")
 
 
 def _print_calls(record: Mapping[str, Any], asked: JsonValue, *, is_whole: bool) -> None:

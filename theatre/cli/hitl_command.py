@@ -47,19 +47,15 @@ def _score(number: int, line: bytes) -> SubmittedScore:
         document = parse_object(line)
     except ParseError as error:
         raise ParseError(f"line {number}: {error}", reason=error.reason) from error
-    _check_members(number, document)
-    episode_id, comment = document["episode_id"], document.get("comment")
-    if not isinstance(episode_id, str) or not isinstance(comment, str | None):
-        raise ParseError(f"line {number}: expected episode_id and comment as text")
-    return SubmittedScore(episode_id=episode_id, score=document["score"], comment=comment)
-
-
-def _check_members(number: int, document: JsonObject) -> None:
     unknown = sorted(document.keys() - _MEMBERS)
     missing = sorted({"episode_id", "score"} - document.keys())
     if unknown or missing:
         seen = f"unknown {', '.join(unknown)[:100]}" if unknown else f"no {missing[0]}"
         raise ParseError(f"line {number}: expected episode_id, score and maybe comment, got {seen}")
+    episode_id, comment = document["episode_id"], document.get("comment")
+    if not isinstance(episode_id, str) or not isinstance(comment, str | None):
+        raise ParseError(f"line {number}: expected episode_id and comment as text")
+    return SubmittedScore(episode_id=episode_id, score=document["score"], comment=comment)
 
 
 @click.command()
