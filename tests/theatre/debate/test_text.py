@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from theatre.debate.text import read_structure, rung_of, words
+
+PIECES = (
+    *("If", "if", "then", "will", "would have", "but for", "could not have", "have", "\u0131f"),
+    *("causes", "Led to", "drives", "drove", "because", "pushes", "due to", "results in"),
+    *("correlated", "as\u017fociated", "tends to", "moves with", "along\u017fide", "FOLLOWS"),
+    *(" ", "  ", "\n", ".", "? ", ", ", "-", "'"),
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text(max_size=30))
+def test_signs_hide_no_word_that_the_patterns_would_find(text: str) -> None:
+    # Without a sign an ASCII text is not searched; another letter makes every pattern be tried.
+    assert rung_of(text) == rung_of(f"{text} \u00e9")
 
 
 @pytest.mark.parametrize(
