@@ -46,6 +46,7 @@ def control(plain: Sequence[str], looped: Sequence[Sequence[str]]) -> JsonObject
 
 WON_AND_LOST = control(["SELL", "BUY"], [["SELL", "HOLD", "BUY"], ["BUY", "BUY", "SELL"]])
 KEPT = control(["SELL", "HOLD"], [["BUY", "SELL", "BUY"], ["SELL", "SELL", "SELL"]])
+WON = control(["SELL", "SELL"], [["SELL", "SELL", "BUY"], ["SELL", "SELL", "BUY"]])
 
 
 def test_a_pair_is_read_as_rows_of_true_and_false() -> None:
@@ -56,15 +57,15 @@ def test_a_pair_is_read_as_rows_of_true_and_false() -> None:
 
 
 @pytest.mark.parametrize(
-    ("measure", "of_won_and_lost", "of_kept"),
+    ("measure", "of_won_and_lost", "of_kept", "of_won"),
     [
-        ("net_effect", 0.5, 0.5),
-        ("gain_per_retry", 0.5, 0.5),
-        ("control", 0.5, 0.75),
+        ("net_effect", 0.5, 0.5, 1.0),
+        ("gain_per_retry", 0.5, 0.5, 0.75),
+        ("control", 0.5, 0.75, 1.0),
     ],
 )
 def test_what_control_did_to_two_turns(
-    measure: str, of_won_and_lost: float, of_kept: float
+    measure: str, of_won_and_lost: float, of_kept: float, of_won: float
 ) -> None:
     def score(result: JsonObject) -> float | None:
         params: JsonObject = {"measure": measure, "expected": "action"}
@@ -73,6 +74,7 @@ def test_what_control_did_to_two_turns(
         )
 
     assert (score(WON_AND_LOST), score(KEPT)) == (of_won_and_lost, of_kept)
+    assert score(WON) == of_won
     assert score({"ended": "no answer"}) == 0
 
 

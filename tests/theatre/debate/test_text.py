@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from theatre.debate.text import read_structure, rung_of, words
+from theatre.debate.text import polarity, read_structure, rung_of, words
+
+PIECES = (
+    *("If", "if", "then", "will", "would have", "but for", "could not have", "have", "\u0131f"),
+    *("causes", "Led to", "drives", "drove", "because", "pushes", "due to", "results in"),
+    *("correlated", "as\u017fociated", "tends to", "moves with", "along\u017fide", "FOLLOWS"),
+    *(" ", "  ", "\n", ".", "? ", ", ", "-", "'"),
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text(max_size=30))
+def test_signs_hide_no_word_that_the_patterns_would_find(text: str) -> None:
+    # Without a sign an ASCII text is not searched; another letter makes every pattern be tried.
+    assert rung_of(text) == rung_of(f"{text} \u00e9")
 
 
 @pytest.mark.parametrize(
@@ -57,3 +72,8 @@ def test_what_stands_under_a_heading_for_the_second_time_is_no_part_of_a_falsifi
     ((one,), opening) = structure.reasons, structure.opening
     assert (one.text, one.falsifier, opening) == ("The clip fell. Mills buy.", "it rose.", "Well.")
     assert structure.asserted == ["Well.", "Wool.", "The clip fell. Mills buy."]
+
+
+def test_a_negation_turns_the_next_two_words() -> None:
+    said = ("rises", "no rises", "never again rises", "not what ever rises")
+    assert [polarity(words(text)) for text in said] == [1, -1, -1, 1]
