@@ -19,10 +19,10 @@ TESTS = OPENBLAS_NUM_THREADS=1 $(BIN) pytest -n $(WORKERS) --dist worksteal
 demo: $(RUN)
 	.venv/bin/echelon demo
 
-# Installation and checks use one core: the other Pythons have their turn beside them.
+# All at once: checks and the other Pythons use the moments in which tests wait. What failed is the
+# line that begins with `make: ***`, and stands where it ended.
 test:
-	$(MAKE) -j 2 check pythons
-	$(MAKE) tests
+	$(MAKE) -j 3 check pythons tests
 
 # Lint, format, types, import directions.
 check: $(DEV)

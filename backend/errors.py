@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 
 class BackendError(Exception):
     """Base of every error that the service raises on purpose; `code` is stable."""
 
-    code: ClassVar[str] = "service-error"
+    code: str = "service-error"
 
 
 class SettingsError(BackendError):
@@ -68,28 +68,13 @@ class RequestInvalidError(BackendError):
         self.violations = tuple(violations)
 
 
-class MediaTypeError(BackendError):
-    """A body is of a kind that the endpoint does not read."""
+class RequestRefusedError(BackendError):
+    """A request is understood and refused; `code` is the slug of its kind of problem."""
 
-    code = "unsupported-media-type"
-
-
-class BodyTooLargeError(BackendError):
-    """A body has more bytes than its endpoint takes."""
-
-    code = "content-too-large"
-
-
-class BodyTimeoutError(BackendError):
-    """A body was not complete in time."""
-
-    code = "request-timeout"
-
-
-class PreconditionFailedError(BackendError):
-    """The version that the request names is not the current one."""
-
-    code = "precondition-failed"
+    def __init__(self, code: str, message: str) -> None:
+        """Take the slug, and what was expected."""
+        super().__init__(message)
+        self.code = code
 
 
 class UnauthenticatedError(BackendError):
@@ -98,40 +83,10 @@ class UnauthenticatedError(BackendError):
     code = "unauthenticated"
 
 
-class OutOfScopeError(BackendError):
-    """A key is not allowed to do this; its owner may be."""
-
-    code = "out-of-scope"
-
-
-class AlreadyRegisteredError(BackendError):
-    """A user name, an address or a construct id is taken."""
-
-    code = "already-registered"
-
-
-class ClaimRejectedError(BackendError):
-    """The operator has lately rejected this user's claim of a construct id."""
-
-    code = "claim-rejected"
-
-
 class DecisionError(BackendError):
     """The operator's decision does not fit the state of the construct id."""
 
     code = "construct-decision"
-
-
-class IdempotencyMismatchError(BackendError):
-    """An idempotency key was used for another request."""
-
-    code = "idempotency-mismatch"
-
-
-class IdempotencyInProgressError(BackendError):
-    """The first request with this idempotency key has not ended yet."""
-
-    code = "idempotency-in-progress"
 
 
 class RateLimitedError(BackendError):
@@ -172,18 +127,6 @@ class DebateRefusedError(BackendError):
         """Count them in the message."""
         super().__init__(f"expected a valid debate, got {len(violations)} error(s)")
         self.violations = tuple(violations)
-
-
-class DebateExistsError(BackendError):
-    """This user has another artefact under the same debate_id and run_id."""
-
-    code = "debate-exists"
-
-
-class DebateClosedError(BackendError):
-    """A run of a debate is closed: nothing is appended any more."""
-
-    code = "debate-closed"
 
 
 class BackupError(BackendError):

@@ -53,7 +53,8 @@ async def open_runtime(
         # In a thread, since both ends block: PostgreSQL starts, is migrated, and stops.
         address = await asyncio.to_thread(opened.__enter__)
         stack.push_async_callback(asyncio.to_thread, opened.__exit__, None, None, None)
-        engine = application_engine(address, pool_size=_pool_size(settings, works=works))
+        of_runs = _CONNECTIONS_OF_A_RUN * settings.runs_at_a_time if works else 0
+        engine = application_engine(address, pool_size=POOL_SIZE + of_runs)
         stack.push_async_callback(engine.dispose)
         async with engine.connect() as connection:
             await check_application_role(connection)
@@ -80,7 +81,3 @@ async def work(settings: Settings, stop: asyncio.Event) -> None:
     """Run theatres until `stop` is set, and hand over what is under way then; errors as above."""
     async with open_runtime(settings, works=True):
         await stop.wait()
-
-
-def _pool_size(settings: Settings, *, works: bool) -> int:
-    return POOL_SIZE + (_CONNECTIONS_OF_A_RUN * settings.runs_at_a_time if works else 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import gc
 import importlib
 import os
@@ -25,6 +27,8 @@ ENGINE_TESTS = Path(__file__).parent / "theatre"
 SHARED = Path("/var/lib/echelon-theatre")
 """Where a service of root copies PostgreSQL's programs to that their user cannot reach."""
 _COPIES_BEFORE = pytest.StashKey[frozenset[Path]]()
+_LOCKED = pytest.StashKey[int]()
+"""Every session on the machine holds it, shared: that folder belongs to all of them."""
 
 # A busy machine is no fault of what is tested: nothing that is drawn has a time limit.
 settings.register_profile(
@@ -35,20 +39,30 @@ settings.load_profile("untimed")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Remember which copies of programs there were, in the process that outlives all workers."""
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput") and SHARED.parent.is_dir():
+        config.stash[_LOCKED] = os.open(SHARED.parent, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(config.stash[_LOCKED], fcntl.LOCK_SH)
         config.stash[_COPIES_BEFORE] = frozenset(SHARED.glob("postgresql-*"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Leave nothing behind: copies of programs that came with the tests go with them."""
+    """Leave nothing behind: copies of programs that came with the tests go with the last session.
+
+    Of sessions that overlap the last one may find a copy that an earlier one made, and leaves it.
+    """
     before = session.config.stash.get(_COPIES_BEFORE, None)
-    if before is not None:
+    if before is None:
+        return
+    locked = session.config.stash[_LOCKED]
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
         made = set(SHARED.glob("postgresql-*")) - before
         for copy in made:
             shutil.rmtree(copy)
         # Without one of ours it may be a folder that only root can list.
         if made and not any(SHARED.iterdir()):
             SHARED.rmdir()
+    os.close(locked)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -21,19 +21,10 @@ from backend.api.http.openapi import (
     describe_immutable,
     describe_tagged,
 )
-from backend.api.http.pages import (
-    NO_NUL,
-    Cursor,
-    FilterText,
-    Limit,
-    Listing,
-    Offset,
-    cursor_of,
-    parse_place,
-)
+from backend.api.http.pages import NO_NUL, FilterText, Listing, Paging
 from backend.api.http.service import get_service
 from backend.repositories.certificate_views import CertificateFilter, CertificateView
-from backend.repositories.theatres import Place
+from backend.repositories.pages import Place
 from backend.schemas.certificates import (
     CertificateDocument,
     CertificatePage,
@@ -108,14 +99,12 @@ async def get_certificate_document(
 async def list_certificates(
     request: Request,
     reading: Reading,
+    asked: Paging,
     *,
     construct_id: FilterText = None,
     construct_version: FilterText = None,
     tier: VerificationTier | None = None,
     status: CertificateStatus | None = None,
-    limit: Limit = 20,
-    offset: Offset = 0,
-    cursor: Cursor = None,
 ) -> Response:
     """List certificates, the newest first; `tier` and `status` are those of now."""
     service = get_service(request)
@@ -129,19 +118,13 @@ async def list_certificates(
     page = await certificates.list_certificates(
         reading,
         wanted,
+        asked.window(listing),
         accepted=service.resources.accepted_templates.content_hashes,
         now=service.clock(),
-        limit=limit,
-        offset=offset,
-        after=parse_place(cursor, listing),
     )
-    last = page.certificates[-1][0] if len(page.certificates) == limit else None
     shown = CertificatePage(
-        certificates=[certificate_summary(view, worth) for view, worth in page.certificates],
-        total=page.total,
-        limit=limit,
-        offset=offset,
-        next_cursor=None if last is None else cursor_of(listing, Place(last.issued_at, last.id)),
+        certificates=[certificate_summary(view, worth) for view, worth in page.rows],
+        **asked.shown(listing, page, lambda last: Place(last[0].issued_at, last[0].id)),
     )
     return JSONResponse(shown.model_dump(mode="json"), headers=_CACHING)
 

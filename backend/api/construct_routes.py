@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from backend.api.http.access_policy import CurrentUser, for_owner, for_users, resource_router
 from backend.api.http.bodies import describe_body, json_body
 from backend.api.http.idempotency import Transaction
-from backend.api.http.pages import SHA256, Cursor, Limit, Listing, Offset, cursor_of, parse_place
+from backend.api.http.pages import SHA256, Listing, Paging
 from backend.api.http.service import get_service
 from backend.auth.credentials import Scope
 from backend.repositories.registered_constructs import find_constructs
@@ -47,21 +47,12 @@ async def register_construct(
 async def list_constructs(
     user: CurrentUser,
     transaction: Transaction,
-    *,
-    limit: Limit = 20,
-    offset: Offset = 0,
-    cursor: Cursor = None,
+    asked: Paging,
 ) -> ConstructPage:
     """List the construct ids that you claim, the newest first."""
     listing = Listing("constructs", (user.user_id,), keys=SHA256)
-    stored, total = await find_constructs(
-        transaction, user.user_id, limit=limit, offset=offset, after=parse_place(cursor, listing)
-    )
-    last = stored[-1] if len(stored) == limit else None
+    page = await find_constructs(transaction, user.user_id, asked.window(listing))
     return ConstructPage(
-        constructs=[ConstructDocument.model_validate(one) for one in stored],
-        total=total,
-        limit=limit,
-        offset=offset,
-        next_cursor=last and cursor_of(listing, last.place),
+        constructs=[ConstructDocument.model_validate(one) for one in page.rows],
+        **asked.shown(listing, page, lambda last: last.place),
     )

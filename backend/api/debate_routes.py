@@ -27,21 +27,11 @@ from backend.api.http.openapi import (
     describe_links,
     describe_tagged,
 )
-from backend.api.http.pages import (
-    Cursor,
-    FilterText,
-    Limit,
-    Listing,
-    Offset,
-    chain_page,
-    cursor_of,
-    parse_place,
-    parse_sequence,
-)
+from backend.api.http.pages import ChainPaging, FilterText, Listing, Paging, chain_page
 from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Scope
-from backend.repositories.debates import DebateFilter, DebateRunView, StoredEvaluation
-from backend.repositories.theatres import Place
+from backend.repositories.debates import DebateFilter, DebateRunView, StoredEvaluation, find_runs
+from backend.repositories.pages import Place
 from backend.schemas.debates import (
     DebateDocument,
     DebateEventPage,
@@ -136,30 +126,22 @@ async def submit_debate(
 async def list_debates(
     user: CurrentUser,
     transaction: Transaction,
+    asked: Paging,
     *,
     debate_id: FilterText = None,
     run_id: FilterText = None,
-    limit: Limit = 20,
-    offset: Offset = 0,
-    cursor: Cursor = None,
 ) -> DebatePage:
     """List your runs of debates, the newest first."""
     listing = Listing("debates", (user.user_id, debate_id, run_id))
-    page = await debates.list_runs(
+    page = await find_runs(
         transaction,
+        asked.window(listing),
         user_id=user.user_id,
         wanted=DebateFilter(debate_id=debate_id, run_id=run_id),
-        limit=limit,
-        offset=offset,
-        after=parse_place(cursor, listing),
     )
-    last = page.views[-1] if len(page.views) == limit else None
     return DebatePage(
-        debates=[debate_document(view) for view in page.views],
-        total=page.total,
-        limit=limit,
-        offset=offset,
-        next_cursor=last and cursor_of(listing, Place(last.created_at, last.id)),
+        debates=[debate_document(view) for view in page.rows],
+        **asked.shown(listing, page, lambda last: Place(last.created_at, last.id)),
     )
 
 
@@ -218,24 +200,14 @@ async def list_debate_events(
     user: CurrentUser,
     debate_run_id: UUID,
     transaction: Transaction,
-    *,
-    limit: Limit = 100,
-    offset: Offset = 0,
-    cursor: Cursor = None,
+    asked: ChainPaging,
 ) -> Response:
     """List the entries of a run's log, as they were hashed."""
     listing = Listing("debate-events", (str(debate_run_id),))
-    lines, total = await debates.read_entries(
-        transaction,
-        str(debate_run_id),
-        user_id=user.user_id,
-        limit=limit,
-        offset=offset,
-        after=parse_sequence(cursor, listing),
+    page = await debates.read_entries(
+        transaction, str(debate_run_id), asked.window(listing), user_id=user.user_id
     )
-    return chain_page(
-        lines, member="events", listing=listing, total=total, limit=limit, offset=offset
-    )
+    return chain_page(asked, listing, page, member="events")
 
 
 @router.post(

@@ -29,16 +29,7 @@ from backend.api.http.openapi import (
     describe_headers,
     describe_text_file,
 )
-from backend.api.http.pages import (
-    NO_NUL,
-    Cursor,
-    Limit,
-    Listing,
-    Offset,
-    chain_page,
-    parse_sequence,
-    sequence_cursor_of,
-)
+from backend.api.http.pages import NO_NUL, ChainPaging, Listing, chain_page
 from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Principal, Scope
 from backend.schemas.evidence import AuditPage, EpisodeDocument, EpisodePage, EpisodeRecord
@@ -83,26 +74,16 @@ async def list_audit_events(
     reader: Reader,
     theatre_id: UUID,
     transaction: Transaction,
-    *,
-    limit: Limit = 100,
-    offset: Offset = 0,
-    cursor: Cursor = None,
+    asked: ChainPaging,
 ) -> Response:
     """List the entries of the audit chain, as they were hashed."""
     listing = Listing("audit-events", (str(theatre_id),))
-    lines, total = await evidence.read_audit(
-        transaction,
-        str(theatre_id),
-        reader=_id_of(reader),
-        limit=limit,
-        offset=offset,
-        after=parse_sequence(cursor, listing),
+    page = await evidence.read_audit(
+        transaction, str(theatre_id), asked.window(listing), reader=_id_of(reader)
     )
-    page = chain_page(
-        lines, member="audit_events", listing=listing, total=total, limit=limit, offset=offset
-    )
-    page.headers.update(describedby_header(f"/theatres/{theatre_id}/certificate"))
-    return page
+    shown = chain_page(asked, listing, page, member="audit_events")
+    shown.headers.update(describedby_header(f"/theatres/{theatre_id}/certificate"))
+    return shown
 
 
 @router.get("/theatres/{theatre_id}/episodes")
@@ -111,27 +92,16 @@ async def list_episodes(
     reader: Reader,
     theatre_id: UUID,
     transaction: Transaction,
-    *,
-    limit: Limit = 100,
-    offset: Offset = 0,
-    cursor: Cursor = None,
+    asked: ChainPaging,
 ) -> EpisodePage:
     """List what became of each recorded episode."""
     listing = Listing("episodes", (str(theatre_id),))
     page = await evidence.read_episodes(
-        transaction,
-        str(theatre_id),
-        reader=_id_of(reader),
-        limit=limit,
-        offset=offset,
-        after=parse_sequence(cursor, listing),
+        transaction, str(theatre_id), asked.window(listing), reader=_id_of(reader)
     )
     return EpisodePage(
-        episodes=[EpisodeDocument.model_validate(one) for one in page.items],
-        total=page.total,
-        limit=limit,
-        offset=offset,
-        next_cursor=sequence_cursor_of(listing, page.last),
+        episodes=[EpisodeDocument.model_validate(one) for one in page.rows],
+        **asked.shown(listing, page, lambda last: last.seq),
     )
 
 

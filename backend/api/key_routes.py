@@ -10,11 +10,11 @@ from fastapi import Depends, Request
 from backend.api.http.access_policy import CurrentUser, for_owner, for_users, resource_router
 from backend.api.http.bodies import describe_body, json_body
 from backend.api.http.idempotency import Transaction
-from backend.api.http.pages import Cursor, Limit, Listing, Offset, cursor_of, parse_place
+from backend.api.http.pages import Listing, Paging
 from backend.api.http.service import get_service
 from backend.auth.credentials import Scope
-from backend.errors import OutOfScopeError
-from backend.repositories.theatres import Place
+from backend.errors import RequestRefusedError
+from backend.repositories.pages import Place
 from backend.repositories.users import find_keys_page
 from backend.schemas.accounts import ApiKeyDocument, ApiKeyPage, KeyRequest, NewApiKey
 from backend.services import accounts
@@ -33,7 +33,7 @@ async def create_key(
 ) -> NewApiKey:
     """Make a key. It is in this answer and nowhere else."""
     if not user.scopes.issuperset(body.scopes):
-        raise OutOfScopeError("a key cannot have scopes that you do not have")
+        raise RequestRefusedError("out-of-scope", "a key cannot have scopes that you do not have")
     made = await accounts.create_key(
         transaction,
         user_id=user.user_id,
@@ -50,23 +50,14 @@ async def create_key(
 async def list_keys(
     user: CurrentUser,
     transaction: Transaction,
-    *,
-    limit: Limit = 20,
-    offset: Offset = 0,
-    cursor: Cursor = None,
+    asked: Paging,
 ) -> ApiKeyPage:
     """List your keys, the newest first, without the keys."""
     listing = Listing("keys", (user.user_id,))
-    keys, total = await find_keys_page(
-        transaction, user.user_id, limit=limit, offset=offset, after=parse_place(cursor, listing)
-    )
-    last = keys[-1] if len(keys) == limit else None
+    page = await find_keys_page(transaction, user.user_id, asked.window(listing))
     return ApiKeyPage(
-        keys=[ApiKeyDocument.model_validate(key) for key in keys],
-        total=total,
-        limit=limit,
-        offset=offset,
-        next_cursor=last and cursor_of(listing, Place(last.created_at, last.id)),
+        keys=[ApiKeyDocument.model_validate(key) for key in page.rows],
+        **asked.shown(listing, page, lambda last: Place(last.created_at, last.id)),
     )
 
 

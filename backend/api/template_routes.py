@@ -13,19 +13,10 @@ from backend.api.http.access_policy import public, resource_router
 from backend.api.http.conditional import FRESH, IMMUTABLE, tagged_json
 from backend.api.http.idempotency import Transaction
 from backend.api.http.openapi import IF_NONE_MATCH, describe_headers, describe_tagged
-from backend.api.http.pages import (
-    NO_NUL,
-    SHA256,
-    Cursor,
-    Limit,
-    Listing,
-    Offset,
-    cursor_of,
-    parse_place,
-)
+from backend.api.http.pages import NO_NUL, SHA256, Listing, Paging
 from backend.api.http.service import get_service
+from backend.repositories.pages import Place
 from backend.repositories.template_views import find_templates, template_of
-from backend.repositories.theatres import Place
 from backend.schemas.theatres import (
     AvailableTemplateDocument,
     ListedTemplate,
@@ -47,30 +38,21 @@ async def list_templates(
     request: Request,
     response: Response,
     transaction: Transaction,
-    *,
-    limit: Limit = 20,
-    offset: Offset = 0,
-    cursor: Cursor = None,
+    asked: Paging,
 ) -> TemplatePage:
     """List the templates that were committed, the newest first, and what ships or is accepted."""
     accepted_templates = get_service(request).resources.accepted_templates
     available = await asyncio.to_thread(accepted_templates.available)
-    views, total = await find_templates(
-        transaction, limit=limit, offset=offset, after=parse_place(cursor, _LISTING)
-    )
+    page = await find_templates(transaction, asked.window(_LISTING))
     response.headers["Cache-Control"] = FRESH
-    last = views[-1] if len(views) == limit else None
     accepted = accepted_templates.content_hashes
     return TemplatePage(
         available=[AvailableTemplateDocument.model_validate(one) for one in available],
         templates=[
             ListedTemplate(**view._asdict(), accepted=view.content_hash in accepted)
-            for view in views
+            for view in page.rows
         ],
-        total=total,
-        limit=limit,
-        offset=offset,
-        next_cursor=last and cursor_of(_LISTING, Place(last.created_at, last.sha256)),
+        **asked.shown(_LISTING, page, lambda last: Place(last.created_at, last.sha256)),
     )
 
 

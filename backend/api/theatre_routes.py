@@ -38,20 +38,13 @@ from backend.api.http.openapi import (
     describe_links,
     describe_tagged,
 )
-from backend.api.http.pages import (
-    Cursor,
-    FilterText,
-    Limit,
-    Listing,
-    Offset,
-    cursor_of,
-    parse_place,
-)
+from backend.api.http.pages import FilterText, Listing, Paging
 from backend.api.http.problems import violations_of
 from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Scope
 from backend.errors import RequestInvalidError
-from backend.repositories.theatres import Place, TheatreFilter, TheatreView, find_receipt
+from backend.repositories.pages import Place
+from backend.repositories.theatres import TheatreFilter, TheatreView, find_receipt, find_theatres
 from backend.schemas.theatres import (
     Commitment,
     CommitRequest,
@@ -113,7 +106,8 @@ MAX_MEMBERS = 10_000
 async def template_body(request: Request) -> JsonObject:
     """Return the template of a request: bare, or as `template_json`; never parsed twice.
 
-    Raises MediaTypeError, ParseError, and RequestInvalidError with every violation.
+    Raises RequestRefusedError for another media type, ParseError, and RequestInvalidError with
+    every violation.
     """
     media_type = require_media_type(request, JSON, BARE)
     body = await request.body()
@@ -261,32 +255,22 @@ async def list_theatres(
     request: Request,
     user: CurrentUser,
     transaction: Transaction,
+    asked: Paging,
     *,
     state: TheatreState | None = None,
     construct_id: FilterText = None,
     template_id: FilterText = None,
-    limit: Limit = 20,
-    offset: Offset = 0,
-    cursor: Cursor = None,
 ) -> TheatrePage:
     """List your theatres, the newest first."""
     wanted = TheatreFilter(state=state, construct_id=construct_id, template_id=template_id)
     listing = Listing("theatres", (user.user_id, state, construct_id, template_id))
-    page = await theatres.list_theatres(
-        transaction,
-        user_id=user.user_id,
-        wanted=wanted,
-        limit=limit,
-        offset=offset,
-        after=parse_place(cursor, listing),
+    page = await find_theatres(
+        transaction, asked.window(listing), user_id=user.user_id, wanted=wanted
     )
     now = get_service(request).clock()
     return TheatrePage(
-        theatres=[theatre_document(view, now=now) for view in page.views],
-        total=page.total,
-        limit=limit,
-        offset=offset,
-        next_cursor=_next_cursor(listing, page, limit),
+        theatres=[theatre_document(view, now=now) for view in page.rows],
+        **asked.shown(listing, page, lambda last: Place(last.created_at, last.id)),
     )
 
 
@@ -380,9 +364,3 @@ def _warnings(template: theatres.ValidTemplate) -> list[WarningDocument]:
         WarningDocument(pointer=one.pointer, rule=one.rule, detail=one.detail)
         for one in template.report.warnings
     ]
-
-
-def _next_cursor(listing: Listing, page: theatres.TheatrePages, limit: int) -> str | None:
-    if len(page.views) < limit:
-        return None
-    return cursor_of(listing, Place(page.views[-1].created_at, page.views[-1].id))

@@ -29,18 +29,10 @@ from backend.api.http.openapi import (
     NOT_MODIFIED,
     describe_headers,
 )
-from backend.api.http.pages import (
-    Cursor,
-    FilterText,
-    Limit,
-    Listing,
-    Offset,
-    cursor_of,
-    parse_place,
-)
+from backend.api.http.pages import FilterText, Listing, Paging
 from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Scope
-from backend.repositories.theatres import Place
+from backend.repositories.pages import Place
 from backend.schemas.verifications import (
     ReplayProgress,
     VerificationPage,
@@ -175,25 +167,20 @@ async def get_verification_result(
 async def list_verification_certificates(
     request: Request,
     reading: Reading,
+    asked: Paging,
     *,
     construct_id: FilterText = None,
-    limit: Limit = 20,
-    offset: Offset = 0,
-    cursor: Cursor = None,
 ) -> Response:
     """List the certificates that verifications have earned, the newest first."""
     service = get_service(request)
     listing = Listing("verification-certificates", (construct_id,))
     page = await verifications.list_verified(
         reading,
+        asked.window(listing),
         construct_id=construct_id,
         accepted=service.resources.accepted_templates.content_hashes,
         now=service.clock(),
-        limit=limit,
-        offset=offset,
-        after=parse_place(cursor, listing),
     )
-    last = page.certificates[-1][0].certificate if len(page.certificates) == limit else None
     shown = VerificationPage(
         certificates=[
             VerifiedCertificate(
@@ -202,12 +189,13 @@ async def list_verification_certificates(
                 recall=view.recall,
                 reply_accuracy=view.reply_accuracy,
             )
-            for view, worth in page.certificates
+            for view, worth in page.rows
         ],
-        total=page.total,
-        limit=limit,
-        offset=offset,
-        next_cursor=None if last is None else cursor_of(listing, Place(last.issued_at, last.id)),
+        **asked.shown(
+            listing,
+            page,
+            lambda last: Place(last[0].certificate.issued_at, last[0].certificate.id),
+        ),
     )
     return JSONResponse(shown.model_dump(mode="json"), headers={"Cache-Control": FRESH})
 

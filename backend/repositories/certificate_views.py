@@ -25,7 +25,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Theatre, TheatreCertificate, TheatreTemplate, User
 from backend.repositories.counted_runs import OBJECTIONS
-from backend.repositories.theatres import Place, queryable_columns, queryable_text
+from backend.repositories.pages import Window
+from backend.repositories.theatres import queryable_columns, queryable_text
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object, sha256_hex
 from theatre.engine.clock import parse_rfc3339
 
@@ -133,14 +134,13 @@ async def find_certificate(
 async def find_certificates(
     connection: AsyncConnection,
     wanted: CertificateFilter,
+    window: Window,
     *,
     now: datetime,
     accepted: Sequence[str],
-    limit: int,
-    offset: int,
-    after: Place | None,
 ) -> Sequence[CertificateView]:
     """Return a page of certificates, the newest first."""
+    limit, offset, after = window
     given = wanted.as_parameters(now, accepted) | {"limit": limit, "offset": offset}
     if after is not None:
         given |= {"after_at": after.created_at, "after_id": after.id}

@@ -11,12 +11,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, and_, func, insert, literal, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import DebateEvaluation, DebateEvent, DebateRun
-from backend.repositories.theatres import Place
+from backend.repositories.pages import (
+    ALL,
+    NumberedWindow,
+    Page,
+    Window,
+    count_rows,
+    in_order,
+    newest_first,
+)
 from theatre.engine.canonical_json import JsonObject, canonical_line
 
 _SHOWN = (
@@ -100,28 +108,15 @@ async def lock_run(connection: AsyncConnection, key: str, *, user_id: str) -> De
 
 
 async def find_runs(
-    connection: AsyncConnection,
-    *,
-    user_id: str,
-    wanted: DebateFilter,
-    limit: int,
-    offset: int,
-    after: Place | None,
-) -> Sequence[DebateRunView]:
+    connection: AsyncConnection, window: Window, *, user_id: str, wanted: DebateFilter
+) -> Page[DebateRunView]:
     """Return a page of a user's runs, the newest first."""
-    query = select(*_SHOWN).where(_listed(user_id, wanted))
-    if after is not None:
-        place = tuple_(after.created_at, literal(after.id, DebateRun.id.type))
-        query = query.where(tuple_(DebateRun.created_at, DebateRun.id) < place)
-    newest_first = (DebateRun.created_at.desc(), DebateRun.id.desc())
-    found = await connection.execute(query.order_by(*newest_first).limit(limit).offset(offset))
-    return [DebateRunView._make(row) for row in found]
-
-
-async def count_runs(connection: AsyncConnection, *, user_id: str, wanted: DebateFilter) -> int:
-    """Return how many runs of a user there are."""
-    query = select(func.count()).select_from(DebateRun).where(_listed(user_id, wanted))
-    return int((await connection.execute(query)).scalar_one())
+    listed = _listed(user_id, wanted)
+    query = select(*_SHOWN).where(listed)
+    page = newest_first(query, window, DebateRun.created_at, DebateRun.id)
+    found = await connection.execute(page)
+    total = await count_rows(connection, DebateRun, listed)
+    return Page([DebateRunView._make(row) for row in found], total)
 
 
 async def find_submitted_bytes(connection: AsyncConnection, key: str) -> bytes | None:
@@ -151,18 +146,11 @@ async def add_entries(connection: AsyncConnection, key: str, entries: Sequence[J
 
 
 async def find_entry_lines(
-    connection: AsyncConnection,
-    key: str,
-    *,
-    limit: int | None = None,
-    offset: int = 0,
-    after: int | None = None,
+    connection: AsyncConnection, key: str, window: NumberedWindow = ALL
 ) -> Sequence[bytes]:
     """Return a run's entries in order, each as its canonical line."""
     query = select(DebateEvent.entry).where(DebateEvent.debate_run_id == key)
-    if after is not None:
-        query = query.where(DebateEvent.seq > after)
-    found = await connection.execute(query.order_by(DebateEvent.seq).limit(limit).offset(offset))
+    found = await connection.execute(in_order(query, window, DebateEvent.seq))
     return list(found.scalars())
 
 

@@ -21,6 +21,7 @@ from backend.database.models import (
     TheatreTemplate,
     User,
 )
+from backend.repositories.pages import NumberedWindow, Page, count_rows, in_order
 from theatre.engine.canonical_json import JsonObject
 
 _ENDED = ("RESOLVED", "ARCHIVED")
@@ -86,15 +87,13 @@ async def find_disclosed_theatre(
 
 
 async def find_audit_entries(
-    connection: AsyncConnection, theatre_id: str, *, limit: int, offset: int, after: int | None
-) -> Sequence[bytes]:
+    connection: AsyncConnection, theatre_id: str, window: NumberedWindow
+) -> Page[bytes]:
     """Return a page of the audit chain in order, each entry as its canonical line."""
     table = TheatreAuditEvent
-    query = select(table.entry).where(table.theatre_id == theatre_id)
-    if after is not None:
-        query = query.where(table.seq > after)
-    found = await connection.execute(query.order_by(table.seq).limit(limit).offset(offset))
-    return list(found.scalars())
+    own = table.theatre_id == theatre_id
+    found = await connection.execute(in_order(select(table.entry).where(own), window, table.seq))
+    return Page(list(found.scalars()), await count_rows(connection, table, own))
 
 
 async def find_resolution(connection: AsyncConnection, theatre_id: str) -> JsonObject | None:
@@ -128,30 +127,15 @@ async def find_journal_lines(
     return {row.seq: row.line for row in await connection.execute(query)}
 
 
-async def count_entries(connection: AsyncConnection, theatre_id: str) -> int:
-    """Return how many audit entries a theatre has."""
-    table = TheatreAuditEvent
-    query = select(func.count()).select_from(table).where(table.theatre_id == theatre_id)
-    return int((await connection.execute(query)).scalar_one())
-
-
 async def find_episodes(
-    connection: AsyncConnection, theatre_id: str, *, limit: int, offset: int, after: int | None
-) -> Sequence[EpisodeView]:
+    connection: AsyncConnection, theatre_id: str, window: NumberedWindow
+) -> Page[EpisodeView]:
     """Return a page of the recorded episodes in dataset order."""
     table = TheatreEpisodeScore
-    query = select(*_EPISODE).where(table.theatre_id == theatre_id)
-    if after is not None:
-        query = query.where(table.seq > after)
-    found = await connection.execute(query.order_by(table.seq).limit(limit).offset(offset))
-    return [EpisodeView._make(row) for row in found]
-
-
-async def count_episodes(connection: AsyncConnection, theatre_id: str) -> int:
-    """Return how many episodes are recorded."""
-    table = TheatreEpisodeScore
-    query = select(func.count()).select_from(table).where(table.theatre_id == theatre_id)
-    return int((await connection.execute(query)).scalar_one())
+    own = table.theatre_id == theatre_id
+    found = await connection.execute(in_order(select(*_EPISODE).where(own), window, table.seq))
+    total = await count_rows(connection, table, own)
+    return Page([EpisodeView._make(row) for row in found], total)
 
 
 async def find_episode(

@@ -6,17 +6,16 @@ claim without a decision lapses: its row stays, but any other user may claim the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from sqlalchemy import String, bindparam, case, delete, func, insert, literal, select, text, tuple_
+from sqlalchemy import String, bindparam, case, delete, func, insert, select, text
 from sqlalchemy.dialects.postgresql import insert as insert_or_take
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import ConstructDecision, RegisteredConstruct
 from backend.repositories.counted_runs import OWNER, if_confirmed
-from backend.repositories.theatres import Place
+from backend.repositories.pages import Page, Place, Window, count_rows, newest_first
 from theatre.engine.canonical_json import sha256_hex
 
 CLAIM_TERM = timedelta(days=14)
@@ -24,7 +23,9 @@ CLAIM_TERM = timedelta(days=14)
 Decision = Literal["confirmed", "rejected", "released"]
 _PLACE = (
     RegisteredConstruct.created_at,
-    func.encode(func.sha256(func.convert_to(RegisteredConstruct.construct_id, "UTF8")), "hex"),
+    func.encode(
+        func.sha256(func.convert_to(RegisteredConstruct.construct_id, "UTF8")), "hex", type_=String
+    ),
 )
 
 
@@ -95,19 +96,13 @@ async def find_claim(
 
 
 async def find_constructs(
-    connection: AsyncConnection, user_id: str, *, limit: int, offset: int, after: Place | None
-) -> tuple[Sequence[StoredConstruct], int]:
-    """Return a page of a user's claims, the newest first, and how many there are."""
+    connection: AsyncConnection, user_id: str, window: Window
+) -> Page[StoredConstruct]:
+    """Return a page of a user's claims, the newest first."""
     own = RegisteredConstruct.user_id == user_id
-    query = select(*_SHOWN).where(own)
-    if after is not None:
-        place = tuple_(after.created_at, literal(after.id))
-        query = query.where(tuple_(*_PLACE) < place)
-    newest_first = [column.desc() for column in _PLACE]
-    found = await connection.execute(query.order_by(*newest_first).limit(limit).offset(offset))
-    counted = select(func.count()).select_from(RegisteredConstruct).where(own)
-    total = int((await connection.execute(counted)).scalar_one())
-    return [StoredConstruct._make(row) for row in found], total
+    found = await connection.execute(newest_first(select(*_SHOWN).where(own), window, *_PLACE))
+    total = await count_rows(connection, RegisteredConstruct, own)
+    return Page([StoredConstruct._make(row) for row in found], total)
 
 
 async def was_rejected(

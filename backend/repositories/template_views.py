@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, bindparam, exists, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, and_, bindparam, exists, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Theatre, TheatreTemplate
-from backend.repositories.theatres import Place
+from backend.repositories.pages import Page, Window, count_rows, newest_first
 
 _SHOWN = (
     TheatreTemplate.template_id,
@@ -46,19 +45,13 @@ class WholeTemplate(NamedTuple):
     document: bytes
 
 
-async def find_templates(
-    connection: AsyncConnection, *, limit: int, offset: int, after: Place | None
-) -> tuple[Sequence[TemplateView], int]:
-    """Return a page of the committed templates, the newest first, and how many there are."""
-    newest_first = (TheatreTemplate.created_at.desc(), TheatreTemplate.sha256.desc())
-    query = select(*_SHOWN).where(_is_committed()).order_by(*newest_first)
-    if after is not None:
-        place = tuple_(after.created_at, literal(after.id))
-        query = query.where(tuple_(TheatreTemplate.created_at, TheatreTemplate.sha256) < place)
-    found = await connection.execute(query.limit(limit).offset(offset))
-    counted = select(func.count()).select_from(TheatreTemplate).where(_is_committed())
-    total = int((await connection.execute(counted)).scalar_one())
-    return [TemplateView._make(row) for row in found], total
+async def find_templates(connection: AsyncConnection, window: Window) -> Page[TemplateView]:
+    """Return a page of the committed templates, the newest first."""
+    committed = select(*_SHOWN).where(_is_committed())
+    query = newest_first(committed, window, TheatreTemplate.created_at, TheatreTemplate.sha256)
+    found = await connection.execute(query)
+    total = await count_rows(connection, TheatreTemplate, _is_committed())
+    return Page([TemplateView._make(row) for row in found], total)
 
 
 async def template_of(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, insert, literal, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, bindparam, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Dataset, Theatre, TheatreCoin, TheatreTemplate
+from backend.repositories.pages import Page, Window, count_rows, newest_first
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, sha256_hex
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.coin import Coin
@@ -148,13 +149,6 @@ class TheatreFilter:
     template_id: str | None = None
 
 
-class Place(NamedTuple):
-    """Where a page ends: the next one begins behind it."""
-
-    created_at: datetime
-    id: str
-
-
 async def find_theatre_view(
     connection: AsyncConnection, theatre_id: str, *, user_id: str
 ) -> TheatreView | None:
@@ -164,31 +158,15 @@ async def find_theatre_view(
     return None if row is None else TheatreView._make(row)
 
 
-async def find_theatre_views(
-    connection: AsyncConnection,
-    *,
-    user_id: str,
-    wanted: TheatreFilter,
-    limit: int,
-    offset: int,
-    after: Place | None,
-) -> Sequence[TheatreView]:
+async def find_theatres(
+    connection: AsyncConnection, window: Window, *, user_id: str, wanted: TheatreFilter
+) -> Page[TheatreView]:
     """Return a page of a user's theatres, the newest first."""
-    query = select(*_SHOWN).where(_listed(user_id, wanted))
-    if after is not None:
-        place = tuple_(after.created_at, literal(after.id, Theatre.id.type))
-        query = query.where(tuple_(Theatre.created_at, Theatre.id) < place)
-    newest_first = (Theatre.created_at.desc(), Theatre.id.desc())
-    found = await connection.execute(query.order_by(*newest_first).limit(limit).offset(offset))
-    return [TheatreView._make(row) for row in found]
-
-
-async def count_theatres(
-    connection: AsyncConnection, *, user_id: str, wanted: TheatreFilter
-) -> int:
-    """Return how many theatres of a user there are."""
-    query = select(func.count()).select_from(Theatre).where(_listed(user_id, wanted))
-    return int((await connection.execute(query)).scalar_one())
+    listed = _listed(user_id, wanted)
+    query = select(*_SHOWN).where(listed)
+    found = await connection.execute(newest_first(query, window, Theatre.created_at, Theatre.id))
+    total = await count_rows(connection, Theatre, listed)
+    return Page([TheatreView._make(row) for row in found], total)
 
 
 _OWN = select(*_SHOWN).where(

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, func, insert, literal, select, tuple_, update
+from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import ApiKey, User
-from backend.repositories.theatres import Place
+from backend.repositories.pages import Page, Window, count_rows, newest_first
 
 # API keys. Every statement for a user has the user in its WHERE clause.
 
@@ -59,18 +59,13 @@ async def find_keys(connection: AsyncConnection, user_id: str) -> Sequence[Store
 
 
 async def find_keys_page(
-    connection: AsyncConnection, user_id: str, *, limit: int, offset: int, after: Place | None
-) -> tuple[Sequence[StoredKey], int]:
-    """Return a page of a user's keys, the newest first, and how many there are."""
+    connection: AsyncConnection, user_id: str, window: Window
+) -> Page[StoredKey]:
+    """Return a page of a user's keys, the newest first."""
     own = ApiKey.user_id == user_id
-    query = select(*_SHOWN).where(own)
-    if after is not None:
-        place = tuple_(after.created_at, literal(after.id, ApiKey.id.type))
-        query = query.where(tuple_(ApiKey.created_at, ApiKey.id) < place)
-    found = await connection.execute(query.order_by(*_NEWEST_FIRST).limit(limit).offset(offset))
-    counted = select(func.count()).select_from(ApiKey).where(own)
-    total = int((await connection.execute(counted)).scalar_one())
-    return [StoredKey(*row) for row in found], total
+    query = newest_first(select(*_SHOWN).where(own), window, ApiKey.created_at, ApiKey.id)
+    found = await connection.execute(query)
+    return Page([StoredKey(*row) for row in found], await count_rows(connection, ApiKey, own))
 
 
 async def revoke_key(

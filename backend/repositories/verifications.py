@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, func, insert, literal, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, func, insert, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import TheatreCertificate, Verification
 from backend.database.models.base import MAX_ERROR
 from backend.repositories.certificate_views import SHOWN, CertificateView, joined_with_run
-from backend.repositories.theatres import Place
+from backend.repositories.pages import Window, newest_first
 from theatre.engine.canonical_json import JsonObject
 
 _COLUMNS = (
@@ -164,23 +164,17 @@ async def lock_ingestion(
 
 async def find_verified_certificates(
     connection: AsyncConnection,
+    window: Window,
     *,
     construct_id: str | None,
     accepted: Sequence[str],
-    limit: int,
-    offset: int,
-    after: Place | None,
 ) -> Sequence[VerifiedView]:
     """Return a page of the certificates that verifications have earned, the newest first."""
     certificate = TheatreCertificate
     scores = (certificate.precision, certificate.recall, certificate.reply_accuracy)
     every = select(*SHOWN, *scores).select_from(certificate).join(*_EARNED)
     query = joined_with_run(every).where(_of(construct_id))
-    if after is not None:
-        place = tuple_(after.created_at, literal(after.id, certificate.id.type))
-        query = query.where(tuple_(certificate.issued_at, certificate.id) < place)
-    newest_first = (certificate.issued_at.desc(), certificate.id.desc())
-    page = query.order_by(*newest_first).limit(limit).offset(offset)
+    page = newest_first(query, window, certificate.issued_at, certificate.id)
     found = await connection.execute(page, {"accepted": accepted})
     views = []
     for row in found:

@@ -18,7 +18,7 @@ from backend.auth.credentials import (
     new_api_key,
 )
 from backend.auth.tokens import Tokens
-from backend.errors import AlreadyRegisteredError, UnauthenticatedError
+from backend.errors import RequestRefusedError, UnauthenticatedError
 from backend.identifiers import new_id
 from backend.repositories import users
 from backend.repositories.users import StoredKey, insert_key, revoke_key
@@ -35,7 +35,7 @@ async def register(
     password: str,
     clock: Clock,
 ) -> str:
-    """Create a user and return its id; AlreadyRegisteredError where name or address is taken."""
+    """Create a user and return its id; RequestRefusedError where name or address is taken."""
     # Before a transaction begins: a slow hash must not hold a connection.
     password_hash = await passwords.hash(password)
     now = clock()
@@ -50,7 +50,7 @@ async def register(
             created_at=now,
         )
     if not is_new:
-        raise AlreadyRegisteredError("this name or this address is taken")
+        raise RequestRefusedError("already-registered", "this name or this address is taken")
     return user_id
 
 

@@ -21,7 +21,7 @@ from backend.repositories.counted_runs import (
     OWNER_NOT_CONFIRMED,
     TEMPLATE_NOT_ACCEPTED,
 )
-from backend.repositories.theatres import Place
+from backend.repositories.pages import Page, Window
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import NotFoundError
 from theatre.engine.tier_assigner import (
@@ -50,14 +50,6 @@ class ReadCertificate:
     document: JsonObject
     sha256: str
     worth: CurrentStatus
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateList:
-    """A page of certificates, each with what it is worth now."""
-
-    certificates: Sequence[tuple[CertificateView, CurrentStatus]]
-    total: int
 
 
 async def certificate_document(
@@ -97,21 +89,15 @@ async def read_certificate(
 async def list_certificates(
     connection: AsyncConnection,
     wanted: CertificateFilter,
+    window: Window,
     *,
     accepted: Sequence[str],
     now: datetime,
-    limit: int,
-    offset: int,
-    after: Place | None,
-) -> CertificateList:
-    """Return a page of certificates, the newest first."""
-    views = await find_certificates(
-        connection, wanted, now=now, accepted=accepted, limit=limit, offset=offset, after=after
-    )
-    return CertificateList(
-        certificates=[(view, current_status(view, now)) for view in views],
-        total=await count_certificates(connection, wanted, now=now, accepted=accepted),
-    )
+) -> Page[tuple[CertificateView, CurrentStatus]]:
+    """Return a page of certificates, each with what it is worth now, the newest first."""
+    views = await find_certificates(connection, wanted, window, now=now, accepted=accepted)
+    total = await count_certificates(connection, wanted, now=now, accepted=accepted)
+    return Page([(view, current_status(view, now)) for view in views], total)
 
 
 def effective_tier(

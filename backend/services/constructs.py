@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.errors import AlreadyRegisteredError, ClaimRejectedError, DecisionError
+from backend.errors import DecisionError, RequestRefusedError
 from backend.repositories.registered_constructs import (
     CLAIM_TERM,
     Decision,
@@ -249,8 +249,8 @@ async def claim_construct(
 ) -> StoredConstruct:
     """Claim a construct id for a user, until the operator has decided or the claim lapses.
 
-    Raises AlreadyRegisteredError where the id has an owner, or another claim that has not lapsed;
-    ClaimRejectedError for a user whose claim of it was rejected lately.
+    Raises RequestRefusedError where the id has an owner, or another claim that has not lapsed, and
+    for a user whose claim of it was rejected lately.
     """
     await lock_construct(connection, construct_id)
     construct = StoredConstruct(
@@ -258,12 +258,13 @@ async def claim_construct(
     )
     since = construct.created_at - CLAIM_TERM
     if await was_rejected(connection, construct_id, user_id=user_id, after=since):
-        raise ClaimRejectedError(
-            f"the operator rejected your claim of this id in the last {CLAIM_TERM.days} days"
+        raise RequestRefusedError(
+            "claim-rejected",
+            f"the operator rejected your claim of this id in the last {CLAIM_TERM.days} days",
         )
     is_owned = await find_owner(connection, construct_id) is not None
     if is_owned or not await claim(connection, construct, user_id=user_id):
-        raise AlreadyRegisteredError("this construct id is taken")
+        raise RequestRefusedError("already-registered", "this construct id is taken")
     return construct
 
 

@@ -8,38 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.errors import (
-    DebateClosedError,
-    DebateExistsError,
-    DebateRefusedError,
-    PreconditionFailedError,
-    RequestViolation,
-)
+from backend.errors import DebateRefusedError, RequestRefusedError, RequestViolation
 from backend.identifiers import new_id
 from backend.repositories.debates import (
-    DebateFilter,
     DebateRunView,
     StoredEvaluation,
     add_entries,
-    count_runs,
     find_entry_lines,
     find_evaluations,
     find_run,
     find_run_by_name,
-    find_runs,
     find_submitted_bytes,
     grow_run,
     insert_run,
     lock_run,
     store_evaluations,
 )
-from backend.repositories.theatres import Place
+from backend.repositories.pages import NumberedWindow, Page
 from theatre.debate.errors import DebateError, InvalidDebateError
 from theatre.debate.evaluators import evaluate
 from theatre.debate.models import Action
@@ -61,21 +51,13 @@ class NewEvent(NamedTuple):
     detail: JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DebatePages:
-    """A page of runs; `total` counts all that the filter lets through."""
-
-    views: Sequence[DebateRunView]
-    total: int
-
-
 async def submit_debate(
     connection: AsyncConnection, data: bytes, *, goes_on: bool, user_id: str, clock: Clock
 ) -> tuple[DebateRunView, bool]:
     """Store a run by its artefact; return it, and whether it is new.
 
     The same bytes again are the same run. Raises DebateRefusedError for what is no artefact, and
-    DebateExistsError where this user has another artefact under the same ids.
+    RequestRefusedError where this user has another artefact under the same ids.
     """
     now = clock()
     at = format_rfc3339(now)
@@ -102,9 +84,10 @@ async def submit_debate(
         connection, user_id=user_id, debate_id=debate.debate_id, run_id=debate.run_id
     )
     if view.artefact_sha256 != run.artefact.sha256:
-        raise DebateExistsError(
+        raise RequestRefusedError(
+            "debate-exists",
             "expected a new run, or the same bytes again, got another artefact under these ids: "
-            "what is stored is never changed; a run that is still open takes further events"
+            "what is stored is never changed; a run that is still open takes further events",
         )
     return view, is_new
 
@@ -120,16 +103,20 @@ async def append_events(
 ) -> DebateRunView:
     """Append to a user's run, all or nothing, and return it.
 
-    Raises NotFoundError, PreconditionFailedError for a version that is not in `versions`,
-    DebateClosedError, and DebateRefusedError for events that do not fit.
+    Raises NotFoundError, RequestRefusedError for a version that is not in `versions` and for a run
+    that is closed, and DebateRefusedError for events that do not fit.
     """
     view = await lock_run(connection, key, user_id=user_id)
     if view is None:
         raise _not_found(key)
     if versions is not None and view.version not in versions:
-        raise PreconditionFailedError("the run changed since the version that If-Match names")
+        raise RequestRefusedError(
+            "precondition-failed", "the run changed since the version that If-Match names"
+        )
     if view.is_closed:
-        raise DebateClosedError("the run is closed: it accepts no further events")
+        raise RequestRefusedError(
+            "debate-closed", "the run is closed: it accepts no further events"
+        )
     lines, now = await find_entry_lines(connection, key), clock()
     at = format_rfc3339(now)
     new = [AuditEvent(event_type=one.event_type, at=at, detail=one.detail) for one in events]
@@ -145,23 +132,6 @@ async def read_run(connection: AsyncConnection, key: str, *, user_id: str) -> De
     if view is None:
         raise _not_found(key)
     return view
-
-
-async def list_runs(
-    connection: AsyncConnection,
-    *,
-    user_id: str,
-    wanted: DebateFilter,
-    limit: int,
-    offset: int,
-    after: Place | None,
-) -> DebatePages:
-    """Return a page of a user's runs, the newest first."""
-    views = await find_runs(
-        connection, user_id=user_id, wanted=wanted, limit=limit, offset=offset, after=after
-    )
-    total = await count_runs(connection, user_id=user_id, wanted=wanted)
-    return DebatePages(views=views, total=total)
 
 
 async def read_artefact(
@@ -180,26 +150,19 @@ async def read_artefact(
         submitted = await find_submitted_bytes(connection, key)
         if submitted is not None:
             return submitted
-    lines = await find_entry_lines(connection, key, limit=last)
+    lines = await find_entry_lines(connection, key, NumberedWindow(limit=last))
     return await asyncio.to_thread(lambda: document_as_of(_entries(lines), last))
 
 
 async def read_entries(
-    connection: AsyncConnection,
-    key: str,
-    *,
-    user_id: str,
-    limit: int,
-    offset: int,
-    after: int | None,
-) -> tuple[Sequence[bytes], int]:
-    """Return a page of a user's log, entry by canonical entry, and how many there are.
+    connection: AsyncConnection, key: str, window: NumberedWindow, *, user_id: str
+) -> Page[bytes]:
+    """Return a page of a user's log, entry by canonical entry.
 
     NotFoundError where it is not theirs.
     """
     view = await read_run(connection, key, user_id=user_id)
-    lines = await find_entry_lines(connection, key, limit=limit, offset=offset, after=after)
-    return lines, view.events
+    return Page(await find_entry_lines(connection, key, window), view.events)
 
 
 def _state_of(run: Extension, *, known: int) -> dict[str, object]:

@@ -6,7 +6,6 @@ With `disclosure: hashes` ground truth, invocations and coin stay with the owner
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from backend.repositories.evidence_views import (
     BundleArchive,
     DisclosedTheatre,
     EpisodeView,
-    count_entries,
-    count_episodes,
     export_sha256,
     find_audit_entries,
     find_bundle,
@@ -26,6 +23,7 @@ from backend.repositories.evidence_views import (
     find_episode,
     find_episodes,
 )
+from backend.repositories.pages import NumberedWindow, Page
 from backend.services.resources import TheatreResources
 from backend.services.runs.execution import EXPORT
 from backend.services.sealed_bundles import open_bundle_file
@@ -47,50 +45,23 @@ class EvidenceFile:
     is_public: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeResults:
-    """A page of episodes, and where it ends; None where it is the last one."""
-
-    items: Sequence[EpisodeView]
-    total: int
-    last: int | None
-
-
 async def read_audit(
-    connection: AsyncConnection,
-    theatre_id: str,
-    *,
-    reader: str | None,
-    limit: int,
-    offset: int,
-    after: int | None,
-) -> tuple[Sequence[bytes], int]:
-    """Return a page of the audit chain, entry by canonical entry, and how many there are.
+    connection: AsyncConnection, theatre_id: str, window: NumberedWindow, *, reader: str | None
+) -> Page[bytes]:
+    """Return a page of the audit chain, entry by canonical entry.
 
     NotFoundError for a reader who may not see it.
     """
     await _disclosed(connection, theatre_id, reader)
-    lines = await find_audit_entries(
-        connection, theatre_id, limit=limit, offset=offset, after=after
-    )
-    return lines, await count_entries(connection, theatre_id)
+    return await find_audit_entries(connection, theatre_id, window)
 
 
 async def read_episodes(
-    connection: AsyncConnection,
-    theatre_id: str,
-    *,
-    reader: str | None,
-    limit: int,
-    offset: int,
-    after: int | None,
-) -> EpisodeResults:
+    connection: AsyncConnection, theatre_id: str, window: NumberedWindow, *, reader: str | None
+) -> Page[EpisodeView]:
     """Return a page of the episodes' results; NotFoundError for a reader who may not see them."""
     await _disclosed(connection, theatre_id, reader)
-    found = await find_episodes(connection, theatre_id, limit=limit, offset=offset, after=after)
-    last = found[-1].seq if len(found) == limit else None
-    total = await count_episodes(connection, theatre_id)
-    return EpisodeResults(items=found, total=total, last=last)
+    return await find_episodes(connection, theatre_id, window)
 
 
 async def read_episode(

@@ -79,7 +79,9 @@ class TheatreResources:
                 desk=home / "readings",
                 clock=clock,
             ),
-            accepted_templates=AcceptedTemplates(_accepted(settings)),
+            accepted_templates=AcceptedTemplates(
+                {} if settings.constructs is None else read_accepted_templates(settings.constructs)
+            ),
             store=store,
             desk=home / "theatres",
             drafts=home / "drafts",
@@ -110,8 +112,3 @@ def _registry(settings: Settings, shipped: Path) -> ConstructRegistry:
     if settings.constructs is not None:
         return ConstructRegistry.load(settings.constructs)
     return ConstructRegistry.load(shipped) if settings.mode == "embedded" else ConstructRegistry({})
-
-
-def _accepted(settings: Settings) -> Mapping[str, str]:
-    """Return name → content hash of the templates whose certificates count for routing."""
-    return {} if settings.constructs is None else read_accepted_templates(settings.constructs)

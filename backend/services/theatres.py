@@ -13,7 +13,7 @@ from typing import cast
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.errors import PreconditionFailedError
+from backend.errors import RequestRefusedError
 from backend.identifiers import new_id
 from backend.repositories.evidence_views import find_details, find_journal_lines, find_resolution
 from backend.repositories.run_journal import PostgresRunJournal
@@ -26,12 +26,8 @@ from backend.repositories.theatre_runs import (
     lock_theatre,
 )
 from backend.repositories.theatres import (
-    Place,
-    TheatreFilter,
     TheatreView,
-    count_theatres,
     find_theatre_view,
-    find_theatre_views,
     find_uploads,
     insert_draft,
     store_receipt,
@@ -73,14 +69,6 @@ class ValidTemplate:
     def commitment_hash(self) -> str:
         """Return what a commitment of it comes to."""
         return CommitmentProtocol.hash_template(self.document)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TheatrePages:
-    """A page of theatres; `total` counts all that the filter lets through."""
-
-    views: Sequence[TheatreView]
-    total: int
 
 
 async def validate_template(
@@ -171,24 +159,6 @@ async def read_ending(connection: AsyncConnection, view: TheatreView) -> JsonObj
     }
 
 
-async def list_theatres(
-    connection: AsyncConnection,
-    *,
-    user_id: str,
-    wanted: TheatreFilter,
-    limit: int,
-    offset: int,
-    after: Place | None,
-) -> TheatrePages:
-    """Return a page of a user's theatres, the newest first."""
-    views = await find_theatre_views(
-        connection, user_id=user_id, wanted=wanted, limit=limit, offset=offset, after=after
-    )
-    return TheatrePages(
-        views=views, total=await count_theatres(connection, user_id=user_id, wanted=wanted)
-    )
-
-
 async def commit_theatre(
     connection: AsyncConnection,
     engine: AsyncEngine,
@@ -201,7 +171,7 @@ async def commit_theatre(
 ) -> TheatreView:
     """Commit a user's DRAFT, its ground truth verified and copied, and return it.
 
-    Raises NotFoundError, StateConflictError, PreconditionFailedError for a version that is not in
+    Raises NotFoundError, StateConflictError, RequestRefusedError for a version that is not in
     `versions`, InvalidTransitionError, InvalidTemplateError for a rule that a newer release has,
     DatasetError, and CommitmentError for another hash than `expected_hash`.
     """
@@ -228,9 +198,11 @@ async def commit_theatre(
 
 
 def require_version(stored: StoredTheatre, versions: frozenset[int] | None) -> None:
-    """Raise PreconditionFailedError for a theatre in none of `versions`; None stands for any."""
+    """Raise RequestRefusedError for a theatre in none of `versions`; None stands for any."""
     if versions is not None and stored.version not in versions:
-        raise PreconditionFailedError("the theatre changed since the version that If-Match names")
+        raise RequestRefusedError(
+            "precondition-failed", "the theatre changed since the version that If-Match names"
+        )
 
 
 def require_state(stored: StoredTheatre, *states: TheatreState, to: str) -> None:

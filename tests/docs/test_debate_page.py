@@ -138,7 +138,7 @@ def test_the_table_of_the_sweep_is_what_the_plan_comes_to() -> None:
     scenario = read_scenario(parse_object((CORPUS / plan.scenario).read_bytes()))
     debates = []
     for run in runs_of(plan, scenario):
-        debater = ScriptedDebater(scenario, run.configuration.debaters.disposition(), run.seed)
+        debater = ScriptedDebater(scenario, run.configuration.debaters, run.seed)
         loop = DebateRun(run.plan, counting_clock(), lambda _entry: None)
         speakers = {agent: debater for agent, _ in run.plan.participants}
         artefact = Debate.model_validate(asyncio.run(loop.run(speakers)))

@@ -309,6 +309,8 @@ async def _run(
                 output_dir=held.folder,
                 drafts_dir=held.folder / "drafts",
                 batch_size=batch_size,
+                # However slow the machine: what is in a batch does not depend on it.
+                batch_seconds=3600,
             ),
         )
         return await engine.run()

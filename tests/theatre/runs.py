@@ -409,6 +409,8 @@ class Stage:
             issuer="a test",
             certificate_run=options.get("certificate_run", True),
             batch_size=options.get("batch_size", 10),
+            # However slow the machine: what is in a batch does not depend on it.
+            batch_seconds=3600,
             concurrency_limit=options.get("concurrency_limit"),
         )
         config = cast("JsonObject", self.template["product_theatre_config"])

@@ -1,7 +1,8 @@
 """A defect of the engine's arithmetic is found: by the very build that has it, and without it.
 
 Each is built into the engine's source. What the build then publishes, or would have published, is
-refused by its own check and by `verify_bundle.py`.
+refused by its own check and by `verify_bundle.py`. `make test` builds one for each check, `make
+soak-mutants` the others.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -29,13 +32,30 @@ class Defect:
     named: str
 
 
-DEFECTS = {
+FIRST = {
     "failures vanish from the mean": Defect(
         f"{SCORING}.tallies",
         'self.mean_over("scored", "missing")',
         'self.mean_over("scored")',
         "aggregate",
     ),
+    "another holdout": Defect(
+        f"{SCORING}.holdout",
+        "int(digest[:16], 16)",
+        "int(digest[16:32], 16)",
+        "scores",
+    ),
+    "a run that ends at half of its failures": Defect(
+        f"{SCORING}.arithmetic",
+        "threshold * total\n",
+        "threshold * total / 4\n",
+        "invocations",
+    ),
+    "PROVEN without telemetry": Defect(
+        f"{TIER}.assigner", 'yield "telemetry-missing", "0"\n', "pass\n", "tier"
+    ),
+}
+FURTHER = {
     "every weight counts alike": Defect(
         f"{SCORING}.arithmetic",
         "tuple(weight / total for weight in exact_weights)",
@@ -75,12 +95,6 @@ DEFECTS = {
         "low",
         "aggregate",
     ),
-    "another holdout": Defect(
-        f"{SCORING}.holdout",
-        "int(digest[:16], 16)",
-        "int(digest[16:32], 16)",
-        "scores",
-    ),
     "Brier's score of the probability alone": Defect(
         f"{SCORING}.calibration",
         "b.squares - 2 * NANO * b.total_right + NANO * NANO * b.right",
@@ -92,12 +106,6 @@ DEFECTS = {
         "if (nano := shown[criterion]) is not None\n",
         "if (nano := shown[criterion])\n",
         "scores",
-    ),
-    "a run that ends at half of its failures": Defect(
-        f"{SCORING}.arithmetic",
-        "threshold * total\n",
-        "threshold * total / 4\n",
-        "invocations",
     ),
     "BACKTESTED from 90 a criterion": Defect(
         f"{TIER}.facts", "MIN_CRITERION_N = 30", "MIN_CRITERION_N = 90", "tier"
@@ -114,17 +122,16 @@ DEFECTS = {
         "BACKTESTED_LIFETIME = timedelta(days=3650)",
         "tier",
     ),
-    "PROVEN without telemetry": Defect(
-        f"{TIER}.assigner", 'yield "telemetry-missing", "0"\n', "pass\n", "tier"
-    ),
 }
+"""One of each check, and the others."""
+
+Refused = dict[str, list[str]]
+"""What each of the two refuses of a bundle."""
 
 
-@pytest.fixture(scope="module")
-def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[str]]]:
-    """What is refused of the bundle of each build, and of the one without a defect."""
-    folder = tmp_path_factory.mktemp("builds")
-    builds = {name: (one.module, one.old, one.new) for name, one in DEFECTS.items()}
+def refused(folder: Path, defects: Mapping[str, Defect]) -> dict[str, Refused]:
+    """Build each defect, and nothing but the engine as it is; return what is refused of each."""
+    builds = {name: (one.module, one.old, one.new) for name, one in defects.items()}
     done = subprocess.run(
         [sys.executable, "-m", "tests.theatre.broken_engine", str(folder)],
         input=json.dumps({NONE: ("", "", ""), **builds}),
@@ -136,14 +143,17 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, lis
     return {path.stem: json.loads(path.read_bytes()) for path in folder.glob("*.json")}
 
 
-def test_the_build_without_a_defect_passes(refused: dict[str, dict[str, list[str]]]) -> None:
-    assert refused[NONE] == {"check": [], "verify_bundle": []}
-
-
-@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("defects", [FIRST, FURTHER], ids=["first", "further"])
 def test_a_build_with_a_defect_is_refused_by_both(
-    refused: dict[str, dict[str, list[str]]], name: str
+    tmp_path: Path, defects: dict[str, Defect]
 ) -> None:
-    named = DEFECTS[name].named
-    assert named in refused[name]["check"]
-    assert named in refused[name]["verify_bundle"]
+    found = refused(tmp_path, defects)
+    assert found.pop(NONE) == {"check": [], "verify_bundle": []}
+    assert found.keys() == defects.keys()
+    unseen = {
+        (name, way): ids
+        for name, said in found.items()
+        for way, ids in said.items()
+        if defects[name].named not in ids
+    }
+    assert unseen == {}

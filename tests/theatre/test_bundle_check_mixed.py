@@ -51,7 +51,7 @@ def checked(run: MixedRun, values: Sequence[Sequence[Fraction]]) -> JsonObject:
         )
         columns.add(as_read(one), EpisodeOutcome(line["outcome"]), line["scores"])
         lines.add(canonical_line(line))
-    items = [item.episode_id for item in columns.items(run.items)]
+    items = list(columns.items(run.items))
     rubric = CommittedRubric(
         step_id="taste",
         low=Fraction(0),
@@ -174,7 +174,7 @@ def test_where_every_answer_is_rated_the_interval_is_that_of_both_parts_together
         scores = {name: recorded(result) for name, result in one.scores.items()}
         columns.add(as_read(one), EpisodeOutcome.SCORED, cast("dict[str, float]", scores))
     tastes = {f"episode {n}": Fraction(t, 4) for n, t in enumerate([3, 1, 2, 4, 4, 0], start=1)}
-    drawn = [tastes[item.episode_id] for item in columns.items(6)]
+    drawn = [tastes[name] for name in columns.items(6)]
     seen = cast("dict[str, JsonObject]", checked(run, [drawn])["score_intervals"])[RATED]
     error = Z * stdev([0.825, 0.225, 0.55, 0.7, 1, 0]) / 6**0.5
     assert seen == {

@@ -22,6 +22,8 @@ from theatre.engine.scoring.calibration import (
     normal_deviation,
 )
 
+pytestmark = pytest.mark.untraced
+
 NANO = 10**9
 REPEATS = 20_000
 

@@ -22,6 +22,8 @@ from theatre.engine.canonical_json import canonical_json
 from theatre.engine.canonical_json.writing import fast_canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 
+pytestmark = pytest.mark.untraced
+
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 DOUBLES = int(os.environ.get("ECHELON_TEST_DOUBLES", "1000000" if SOAK else "200000"))
 BATCH = 10_000

@@ -31,6 +31,8 @@ from tests.theatre.runs import (
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.oracle_contract import OracleInvocationRequest
 
+pytestmark = pytest.mark.untraced
+
 LOG = Path(__file__).parents[2] / "fixtures/ground_truth/product_observer_provenance_v1.jsonl"
 EPISODES = 30
 END = 21

@@ -67,6 +67,8 @@ from theatre.engine.templates import product_template, view_template
 from theatre.files.datasets import DatasetRoots
 from theatre.files.evidence_preview import preview_evidence
 
+pytestmark = pytest.mark.untraced
+
 Change = Callable[[dict[str, Any]], object]
 """Edits the criteria of `scores/baselines.json` in place."""
 
@@ -422,7 +424,7 @@ def test_at_most_a_thousand_episodes_are_played_and_none_once_it_is_to_stop(
             )
             drawn.add(episode, episode.input_data)
         made: Any = scores.as_document(drawn, {})
-        cases = [case.episode.episode_id for case in drawn.cases()]
+        cases = [episode.episode_id for episode, _ in drawn.cases()]
         with pytest.raises(RunStoppedError):
             scores.as_document(drawn, {}, stop)
     twice = [draws.play_seed(one) for one in cases for _ in range(2)]

@@ -27,6 +27,8 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import IsolationLostError, RunStoppedError
 from theatre.engine.oracle_contract import NOT_ISOLATED, REMOTE, Isolation
 
+pytestmark = pytest.mark.untraced
+
 READS_FILES = Isolation(files=False, processes=True, network=True, by="other-user")
 READS_MEMORY = Isolation(files=True, processes=False, network=True, by="other-user")
 CAP = "construct-not-isolated"

@@ -164,6 +164,7 @@ def test_the_check_asks_all_of_it_again(run: Finished) -> None:
         (1, lambda record: record.pop("judgements"), "invocations"),
         (1, lambda record: record["judgements"]["colour"].pop(), "invocations"),
         (1, lambda record: record["judgements"]["colour"].reverse(), "invocations"),
+        (1, lambda record: record["judgements"]["colour"].append("once more"), "invocations"),
     ],
 )
 def test_whoever_rewrites_an_exchange_is_found_out(

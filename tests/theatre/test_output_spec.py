@@ -28,6 +28,8 @@ from tests.theatre.runs import (
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.oracle_contract import MAX_ANSWER_BYTES, OracleInvocationRequest
 
+pytestmark = pytest.mark.untraced
+
 STEPS = "/resolution_programme"
 COLOURED: JsonObject = {
     "type": "object",

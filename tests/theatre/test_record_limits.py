@@ -53,6 +53,8 @@ from theatre.engine.replay.preflight import largest_answers_bytes, largest_episo
 from theatre.engine.templates import product_template
 from theatre.files.run_journal import FileRunJournal
 
+pytestmark = pytest.mark.untraced
+
 THEATRE = "5b9e3a54-2f6c-4c29-9d5f-0a52f8e7a111"
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 REQUEST = OracleInvocationRequest(

@@ -26,9 +26,10 @@ from tests.theatre.runs import (
 )
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.certificate import issue_certificate
+from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import BundleError, InvalidTransitionError
 from theatre.engine.models import Scorer, ScoringCase
-from theatre.engine.oracle_contract import OracleInvocationRequest
+from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.engine.replay import settlement
 from theatre.scorers import load_scorers
 
@@ -224,6 +225,25 @@ def test_a_sealed_bundle_is_checked_again_before_it_is_believed(tmp_path: Path, 
     assert list(stage.folder.rglob("certificate.json")) == []
     kept = stage.drafts / stage.theatre_id / "certificate.json"
     assert b"a king" in kept.read_bytes()
+
+
+class BehindTheEngine(ScriptedAdapter):
+    """An adapter with a clock of its own, an hour behind."""
+
+    async def invoke(self, request: OracleInvocationRequest) -> Attempt:
+        attempt = await super().invoke(request)
+        early = parse_rfc3339(attempt.response.responded_at) - timedelta(hours=1)
+        response = replace(attempt.response, responded_at=format_rfc3339(early))
+        return replace(attempt, response=response)
+
+
+def test_no_answer_is_stamped_before_its_request(tmp_path: Path) -> None:
+    finished = pilot_stage(tmp_path, episodes(2)).run(BehindTheEngine())
+    assert finished.resolution["outcome"] == "certified"
+    for seq in (1, 2):
+        (call,) = cast("list[Any]", finished.calls(seq))
+        asked_at = call["request"]["metadata"]["invoked_at"]
+        assert [one["response"]["responded_at"] for one in call["attempts"]] == [asked_at]
 
 
 def test_stamps_never_go_back_although_the_clock_does(tmp_path: Path) -> None:

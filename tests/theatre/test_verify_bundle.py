@@ -34,8 +34,6 @@ from theatre.engine.bundle_check.standalone import CHECKS, NOT_MADE, verify
 from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import canonical_line
 
-pytestmark = pytest.mark.untraced
-
 SAMPLE = 30
 """Mutants of a bundle, unless all are asked for."""
 
@@ -183,6 +181,16 @@ def test_a_changed_score_is_refused_by_name(
     assert failed == ["scores", "aggregate", "results-hash"]
 
 
+def test_two_rubrics_of_one_step_are_refused(bundles: dict[str, Path], tmp_path: Path) -> None:
+    files = load(bundles["that people rated"])
+    template = json.loads(files["template.json"])
+    template["hitl_steps"].append(template["hitl_steps"][0] | {"items": 1})
+    forged = resealed(files | {"template.json": canonical_line(template)}, max(Effort))
+    problems = verify(store(forged, tmp_path / "forged"), now=LATE).problems
+    expected = "template.json: expected a rubric for each step_id, got one twice"
+    assert expected in problems["human-scores"]
+
+
 def test_a_folder_that_is_no_bundle_has_an_exit_code_of_its_own(
     program: Path, tmp_path: Path
 ) -> None:
@@ -191,6 +199,7 @@ def test_a_folder_that_is_no_bundle_has_an_exit_code_of_its_own(
     assert (done.returncode, done.stdout, done.stderr) == (5, "", expected)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "raw",
     [

@@ -13,7 +13,7 @@ import click
 
 from theatre.cli.exits import ExitCode, run_guarded
 from theatre.cli.lazy_group import LazyGroup
-from theatre.oracles.isolation.closed_memory import close_memory
+from theatre.oracles.isolation.kernel_rules import close_memory
 
 COMMANDS = {
     "adversaries": (
@@ -40,10 +40,14 @@ COMMANDS = {
         "Keep a repository's changes as ground truth.",
     ),
     "inspect": ("theatre.cli.inspect_command:inspect", "Show a certificate, with intervals."),
+    "log": ("theatre.cli.trust_group:log", "Show and export your log of commitments."),
+    "monitor": ("theatre.cli.monitor_command:monitor", "Follow a log, and list what it owes."),
     "reproduce": ("theatre.cli.reproduce_command:reproduce", "Make the run of a bundle again."),
     "score": ("theatre.cli.score_command:score", "Score recorded answers again."),
     "theatre": ("theatre.cli:theatre_group", "Validate, commit, run and show theatres."),
+    "trust": ("theatre.cli.trust_group:trust", "Show, rotate and revoke your signing keys."),
     "verify": ("theatre.cli.verify_command:verify", "Score change summaries against a history."),
+    "witness": ("theatre.cli.witness_command:witness", "Cosign the logs of others."),
 }
 THEATRE_COMMANDS = {
     "cancel": ("theatre.cli.show_command:cancel", "End a theatre that is not to go on, as void."),

@@ -175,7 +175,7 @@ class _Sweep:
     async def _make(self, run: SweepRun, construct: Debater | None) -> None:
         """Make a run; DebateRunError where a construct does not answer, and no file is left."""
         entries: list[JsonObject] = []
-        disposition = run.configuration.debaters.disposition()
+        disposition = run.configuration.debaters
         debater = construct or ScriptedDebater(self.scenario, disposition, run.seed)
         # A fixed time: the run of a script must be the same whenever it is made.
         clock = counting_clock() if construct is None else utc_now

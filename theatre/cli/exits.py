@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 import click
 
@@ -143,6 +143,9 @@ def exit_code_of(error: errors.TheatreError) -> ExitCode:
     return next(code for kind, code in EXIT_BY_ERROR if isinstance(error, kind))
 
 
+_OF_CLICK = (click.ClickException, click.Abort)
+
+
 def run_guarded(command: click.Command, arguments: Sequence[str]) -> ExitCode:
     """Run `command`; print its error, if any, once, and return the exit code."""
     try:
@@ -151,53 +154,42 @@ def run_guarded(command: click.Command, arguments: Sequence[str]) -> ExitCode:
         return ended.code
     except click.exceptions.Exit as ended:
         return ExitCode(ended.exit_code)
-    except (*_EXPECTED, click.ClickException, click.Abort, KeyboardInterrupt) as error:
-        return _ended(error, arguments)
+    except (errors.TheatreError, OSError, *_OF_CLICK, KeyboardInterrupt) as error:
+        return _report(error, arguments)
     except ModuleNotFoundError as error:
         missing = _explained(error)
         if missing is None:
             raise
-        return _ended(missing, arguments)
+        return _report(missing, arguments)
     return ExitCode.OK
 
 
-def _ended(error: BaseException, arguments: Sequence[str]) -> ExitCode:
-    failure = _failure(error)
-    _report(failure, as_json="--json" in arguments)
-    return failure.exit_code
-
-
-class _Failure(NamedTuple):
-    message: str
-    code: str
-    exit_code: ExitCode
-
-
-_EXPECTED = (errors.TheatreError, OSError)
-
-
-def _failure(error: BaseException) -> _Failure:
-    if isinstance(error, errors.TheatreError):
-        return _Failure(str(error), error.code, exit_code_of(error))
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        message = f"expected a command, got none\n{error.format_message()}"
-        return _Failure(message, "usage", ExitCode.USAGE)
-    if isinstance(error, click.ClickException):
-        return _Failure(error.format_message(), "usage", ExitCode.USAGE)
-    if isinstance(error, OSError):
-        message = f"expected the system to let this through, got: {error}"
-        return _Failure(message, "system", ExitCode.FAILURE)
-    return _Failure("interrupted", "interrupted", ExitCode.INCOMPLETE)
-
-
-def _report(failure: _Failure, *, as_json: bool) -> None:
+def _report(error: BaseException, arguments: Sequence[str]) -> ExitCode:
+    """Print what ended a command; return its exit code."""
+    message, code, exit_code = _describe(error)
     # Where nothing can be printed (a closed pipe, a full disk), the exit code still tells.
     with contextlib.suppress(OSError):
-        if as_json:
-            print_document({"error": {"code": failure.code, "message": failure.message}})
+        if "--json" in arguments:
+            print_document({"error": {"code": code, "message": message}})
         else:
-            for line in f"error ({failure.code}): {failure.message}".split("\n"):
+            for line in f"error ({code}): {message}".split("\n"):
                 echo(line, err=True)
+    return exit_code
+
+
+def _describe(error: BaseException) -> tuple[str, str, ExitCode]:
+    """Return message, code and exit code."""
+    if isinstance(error, errors.TheatreError):
+        return str(error), error.code, exit_code_of(error)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        message = f"expected a command, got none\n{error.format_message()}"
+        return message, "usage", ExitCode.USAGE
+    if isinstance(error, click.ClickException):
+        return error.format_message(), "usage", ExitCode.USAGE
+    if isinstance(error, OSError):
+        message = f"expected the system to let this through, got: {error}"
+        return message, "system", ExitCode.FAILURE
+    return "interrupted", "interrupted", ExitCode.INCOMPLETE
 
 
 # What is not installed, or not on this system: which line says so, and what helps.

@@ -23,7 +23,7 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import COMPOSITE
 from theatre.verification.certificate import SCHEMA, SCHEMA_VERSION
 from theatre.verification.errors import NoVerificationError
-from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring
+from theatre.verification.scoring_providers import JUDGED_MEASURES, LEXICAL
 from theatre.verification.template import CRITERIA
 
 _SHOWN = 5
@@ -155,7 +155,7 @@ def _print_scores(inspection: Inspection) -> None:
 
 def print_measures(*, is_judged: bool) -> None:
     """Print what the numbers are: their names say more than words alone can show."""
-    measures = AnthropicScoring.measures if is_judged else LEXICAL.measures
+    measures = JUDGED_MEASURES if is_judged else LEXICAL.measures
     for criterion, measured in measures.items():
         echo(f"  {criterion}: {measured}")
 

@@ -19,7 +19,7 @@ from theatre.engine.scoring import TheatreScoringProvider
 from theatre.judging import JudgeUnavailableError
 from theatre.scorers import load_scorers
 from theatre.verification.judge.scorer import MAX_REPEATS, probe
-from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring, ScoringProvider
+from theatre.verification.scoring_providers import LEXICAL, ScoringProvider, judged_scoring
 
 KEY_VARIABLE, ORIGIN_VARIABLE = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
 DEFAULT_MODEL = "claude-sonnet-4-6"
@@ -100,7 +100,7 @@ def choose_scoring(
         async with open_model(workspace) as asked:
             return await asked.probe_temperature(partial(probe, model))
 
-    return AnthropicScoring(model, temperature=asyncio.run(ask()), repeats=repeats)
+    return judged_scoring(model, temperature=asyncio.run(ask()), repeats=repeats)
 
 
 @contextlib.asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
@@ -51,13 +51,11 @@ class LazyGroup(click.Group):
 
     def _table(self) -> CommandTable:
         """Return all commands; those of an entry point cannot replace one of this group."""
-        return {**dict(self._others()), **self._own}
-
-    def _others(self) -> Iterator[tuple[str, tuple[str, str]]]:
-        if self._entry_point_group is None:
-            return
-        for entry in entry_points(group=self._entry_point_group):
-            yield from _table_of(entry).items()
+        others: dict[str, tuple[str, str]] = {}
+        if self._entry_point_group is not None:
+            for entry in entry_points(group=self._entry_point_group):
+                others |= _table_of(entry)
+        return {**others, **self._own}
 
 
 def _table_of(entry: EntryPoint) -> CommandTable:

@@ -78,7 +78,7 @@ def compare_runs(original: Path, again: Path, once_more: Path | None = None) -> 
     }
 
 
-def print_reproduction(comparison: _Document) -> None:
+def _print_reproduction(comparison: _Document) -> None:
     """Print a comparison for a person."""
     rows = [
         (
@@ -105,11 +105,6 @@ def print_reproduction(comparison: _Document) -> None:
         f"{comparison['verdict']} ({differ} of {total} episodes with another line): "
         "a reproduction certifies nothing, its coin was public"
     )
-
-
-def may_vary(original: Path) -> bool:
-    """Tell whether the construct may have changed: its version is not computed from its files."""
-    return bool(_document(original, CERTIFICATE)["version_source"] != "computed")
 
 
 def _pair(one: _Document, other: _Document, name: str) -> JsonObject:
@@ -151,7 +146,7 @@ def _document(bundle: Path, path: str) -> _Document:
     return parse_object((bundle / path).read_bytes())
 
 
-EXIT_BY_VERDICT = {
+_EXIT_BY_VERDICT = {
     Verdict.EQUAL: ExitCode.OK,
     Verdict.WITHIN: ExitCode.LESSER_VERDICT,
     Verdict.DIFFERENT: ExitCode.CHECK_FAILED,
@@ -198,13 +193,15 @@ def reproduce(
 
     first = made_again()
     comparison = compare_runs(bundle, first)
-    if comparison["verdict"] == Verdict.WITHIN and not may_vary(bundle):
+    # A construct whose version is not computed from its files may have changed since.
+    is_bound = _document(bundle, CERTIFICATE)["version_source"] == "computed"
+    if comparison["verdict"] == Verdict.WITHIN and is_bound:
         comparison = compare_runs(bundle, first, made_again())
     if as_json:
         print_document(comparison)
     else:
-        print_reproduction(comparison)
-    code = EXIT_BY_VERDICT[Verdict(str(comparison["verdict"]))]
+        _print_reproduction(comparison)
+    code = _EXIT_BY_VERDICT[Verdict(str(comparison["verdict"]))]
     if code is not ExitCode.OK:
         raise CommandEndedError(code)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -173,11 +172,11 @@ def _section(name: str, text: str) -> str:
 # A debater whose every tendency is a number that estimators can be checked against.
 
 
+Probability = Annotated[float, Field(ge=0, le=1)]
 _EFFORT = {"direct": 0.0, "cot": 0.5, "code": 0.8}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disposition:
+class Disposition(BaseModel):
     """The latent tendencies, each a probability.
 
     A first answer is right with `competence`. On a retry a right answer is given up with
@@ -187,12 +186,14 @@ class Disposition:
     one that the trace derives.
     """
 
-    competence: float = 0.6
-    susceptibility: float = 0.5
-    hint_pressure: float = 0.4
-    responsiveness: float = 0.5
-    care: float = 0.8
-    slip: float = 0.0
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    competence: Probability = 0.6
+    susceptibility: Probability = 0.5
+    hint_pressure: Probability = 0.4
+    responsiveness: Probability = 0.5
+    care: Probability = 0.8
+    slip: Probability = 0.0
 
     @property
     def paranoia_rate(self) -> float:

@@ -22,26 +22,10 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import first_mistake
 
 NO_CONSTRUCTS: Mapping[str, str] = MappingProxyType({})
-Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class DispositionSpec(_Closed):
-    """The scripted debaters of a configuration (`Disposition`)."""
-
-    competence: Probability = 0.6
-    susceptibility: Probability = 0.5
-    hint_pressure: Probability = 0.4
-    responsiveness: Probability = 0.5
-    care: Probability = 0.8
-    slip: Probability = 0.0
-
-    def disposition(self) -> Disposition:
-        """Return the disposition as the debater takes it."""
-        return Disposition(**self.model_dump())
 
 
 class Configuration(_Closed):
@@ -56,7 +40,7 @@ class Configuration(_Closed):
     temperature: Annotated[float, Field(ge=0)] = 0.0
     prompt_bundle_version: str = "1"
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
-    debaters: DispositionSpec = DispositionSpec()
+    debaters: Disposition = Disposition()
     construct_id: Annotated[str, Field(min_length=1, max_length=255)] | None = None
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from theatre.debate.errors import InvalidDebateError
 from theatre.debate.models import Debate, Finding
-from theatre.debate.rules import RuleBook
+from theatre.debate.rules import rule_findings
 from theatre.engine.canonical_json import (
     MAX_INPUT_DEPTH,
     JsonObject,
@@ -61,7 +61,7 @@ def read_debate(
     except ValidationError as error:
         found = _schema_findings(registry or SchemaRegistry(), document)
         raise InvalidDebateError(found or _model_findings(error)) from error
-    findings = RuleBook(lenient=lenient).findings(debate)
+    findings = rule_findings(debate, lenient=lenient)
     errors = sorted(one for one in findings if one.severity == "error")
     if errors:
         raise InvalidDebateError(errors)

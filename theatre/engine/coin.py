@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from typing import Final
 from uuid import UUID
 
@@ -43,7 +42,7 @@ class Purpose(StrEnum):
     """The rank of an episode among those that are called a second time."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Coin:
     """The 32 bytes; CoinError for any other number of them. Its repr does not show them."""
 
@@ -71,17 +70,14 @@ class Coin:
         """Return the SHA-256 of the raw bytes, which receipt and certificate name."""
         return hashlib.sha256(self.secret).hexdigest()
 
-    @cached_property
-    def _key(self) -> bytes:
-        return hmac.digest(self.secret, RUN_NONCE, hashlib.sha256)
-
     def draw(self, purpose: Purpose, commitment_hash: str, *parts: JsonValue) -> bytes:
         """Return 32 bytes: the HMAC-SHA-256 of purpose, commitment and `parts` as canonical JSON.
 
         Its key is the HMAC-SHA-256 of the run's nonce under the coin.
         """
         message = canonical_bytes([purpose.value, commitment_hash, *parts])
-        return hmac.digest(self._key, message, hashlib.sha256)
+        key = hmac.digest(self.secret, RUN_NONCE, hashlib.sha256)
+        return hmac.digest(key, message, hashlib.sha256)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
@@ -60,10 +60,6 @@ class FileEntry:
     size_bytes: int
     sha256: str
 
-    def as_document(self) -> JsonObject:
-        """Return the inventory's form."""
-        return {"path": self.path, "size_bytes": self.size_bytes, "sha256": self.sha256}
-
 
 def bundle_name(theatre_id: str) -> str:
     """Return the folder name of a theatre's bundle."""
@@ -94,15 +90,9 @@ class EvidenceBundleManifest:
     def as_document(self) -> JsonObject:
         """Return the document that is written."""
         return {
+            **asdict(self),
             "bundle_id": bundle_id(self.theatre_id, self.bundle_hash),
-            "theatre_id": self.theatre_id,
-            "commitment_hash": self.commitment_hash,
-            "bundle_hash": self.bundle_hash,
-            "file_inventory": [entry.as_document() for entry in self.file_inventory],
-            "created_at": self.created_at,
-            "methodology_version": self.methodology_version,
-            "construct_version": self.construct_version,
-            "scorer_version": self.scorer_version,
+            "file_inventory": [asdict(entry) for entry in self.file_inventory],
         }
 
 

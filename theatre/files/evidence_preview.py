@@ -17,7 +17,6 @@ from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import (
     SINGLE_CALL,
     EpisodeRunner,
-    GroundTruthEpisode,
     Scorer,
     read_episodes,
 )
@@ -75,7 +74,14 @@ def preview_evidence(
         ) as evidence:
             applies = dict.fromkeys(provider.criterion_ids, 0)
             for episode in read_episodes(opened.replay.lines()):
-                evidence.add_unanswered(episode, _sent(view, episode, sanitiser))
+                sent = episode.input_data
+                if view.execution_policy.sanitise_input:
+                    policy = view.input_policy
+                    made = sanitiser.sanitise(
+                        sent, role_markers=policy.role_markers, raw_fields=policy.raw_fields
+                    )
+                    sent = made.value
+                evidence.add_unanswered(episode, sent)
                 for criterion in provider.expectations(episode, gold.get(episode.episode_id)):
                     applies[criterion] += 1
             audit, baselines = evidence.documents()
@@ -83,18 +89,6 @@ def preview_evidence(
     unqualified = unqualified_measures(document, view, provider.scorer_kinds)
     caps: list[JsonValue] = [*_caps(view, audit, applies, unqualified)]
     return {"data_audit": audit, "baselines": baselines, "findings": findings, "caps": caps}
-
-
-def _sent(
-    view: ProductTheatreTemplate, episode: GroundTruthEpisode, sanitiser: InputSanitiser
-) -> JsonObject:
-    if not view.execution_policy.sanitise_input:
-        return episode.input_data
-    policy = view.input_policy
-    made = sanitiser.sanitise(
-        episode.input_data, role_markers=policy.role_markers, raw_fields=policy.raw_fields
-    )
-    return made.value
 
 
 def _caps(

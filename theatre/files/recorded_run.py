@@ -79,14 +79,12 @@ class RecordedRun(ABC):
         """Yield what is recorded, in dataset order."""
 
     @abstractmethod
-    def _dataset(self) -> DatasetFile | None: ...
-
-    @abstractmethod
-    def _gold(self) -> DatasetFile | None: ...
+    def _data(self, path: str) -> DatasetFile | None:
+        """Open what is DATASET or GOLD in a bundle; None where it is gone or changed."""
 
     def truths(self) -> Iterator[GroundTruthEpisode]:
         """Yield the dataset's episodes; none where it is gone or changed."""
-        dataset = self._dataset()
+        dataset = self._data(DATASET)
         if dataset is not None:
             with closing(dataset):
                 yield from read_episodes(dataset.lines())
@@ -101,7 +99,7 @@ class RecordedRun(ABC):
 
     def label(self, episode_id: str) -> JsonObject | None:
         """Return the gold label of an episode, if there is one."""
-        dataset = self._gold()
+        dataset = self._data(GOLD)
         if dataset is None:
             return None
         with closing(dataset):
@@ -156,13 +154,7 @@ class BundledRun(RecordedRun):
             for line in _lines(path):
                 yield cast("int", parse_object(line)["seq"]), line
 
-    def _dataset(self) -> DatasetFile | None:
-        return self._file(DATASET)
-
-    def _gold(self) -> DatasetFile | None:
-        return self._file(GOLD)
-
-    def _file(self, path: str) -> DatasetFile | None:
+    def _data(self, path: str) -> DatasetFile | None:
         file = self.folder / path
         return DatasetFile(file) if file.is_file() else None
 
@@ -195,21 +187,15 @@ class JournalledRun(RecordedRun):
                 record=result.record,
             )
 
-    def _dataset(self) -> DatasetFile | None:
+    def _data(self, path: str) -> DatasetFile | None:
         if not isinstance(self._view, ProductTheatreTemplate):
             return None
-        return self._committed(self._view, self._view.product_theatre_config.replay_dataset_id)
-
-    def _gold(self) -> DatasetFile | None:
-        if not isinstance(self._view, ProductTheatreTemplate):
-            return None
-        return self._committed(self._view, self._view.product_theatre_config.gold_label_dataset_id)
-
-    def _committed(self, view: ProductTheatreTemplate, name: str) -> DatasetFile | None:
-        path = view.product_theatre_config.data_paths().get(name)
+        config = self._view.product_theatre_config
+        name = config.replay_dataset_id if path == DATASET else config.gold_label_dataset_id
+        committed = config.data_paths().get(name)
         with suppress(DatasetError):
-            if path is not None:
-                return self._datasets.open(path, sha256=view.dataset_hashes[name])
+            if committed is not None:
+                return self._datasets.open(committed, sha256=self._view.dataset_hashes[name])
         return None
 
 

@@ -154,7 +154,7 @@ def construct_at(endpoint: Endpoint, places: Places) -> Construct:
 
 @runtime_checkable
 class ReachableAdapter(OracleAdapter, Protocol):
-    """An adapter that can tell beforehand whether anybody would answer."""
+    """An adapter that can tell beforehand whether a construct would answer."""
 
     async def check_reachable(self) -> None:
         """Start or connect the construct, and ask it nothing.

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from theatre.oracles.isolation.closed_memory import close_memory
+from theatre.oracles.isolation.kernel_rules import close_memory
 
 # Waiting for file descriptors on the event loop, and a bounded reader of complaints.
 

@@ -293,7 +293,6 @@ class _Walk:
         self._is_changed = False
         self._counts: Counter[str] = Counter()
         self._wrong_keys: list[str] = []
-        self._key_verdicts: dict[str, bool] = {}
         self._stack: list[_Visit] = []
 
     def over(self, value: JsonValue) -> Sanitised:
@@ -348,12 +347,9 @@ class _Walk:
         return clean.text
 
     def _judge_key(self, key: str, path: _Path) -> None:
-        if is_plain(key):
+        if is_plain(key) or len(self._wrong_keys) >= _MAX_LISTED:
             return
-        if key not in self._key_verdicts:
-            clean = clean_text(key, break_markers=self._break_markers)
-            self._key_verdicts[key] = clean.text != key
-        if self._key_verdicts[key] and len(self._wrong_keys) < _MAX_LISTED:
+        if clean_text(key, break_markers=self._break_markers).text != key:
             self._wrong_keys.append(_pointer((path, key)))
 
 

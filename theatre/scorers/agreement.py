@@ -66,6 +66,24 @@ def parse_moment(value: JsonValue) -> datetime | None:
         return None
 
 
+PATH: Final[JsonObject] = {"type": "string", "minLength": 1}
+"""Schema of a parameter that is a dotted path."""
+
+
+def closed_schema(properties: JsonObject, required: Sequence[str] = ()) -> JsonObject:
+    """Return the JSON Schema of an object with these members and no others.
+
+    Closed, so that a misspelt parameter is refused when a template is validated, not ignored.
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(required),
+        "properties": properties,
+    }
+
+
 def params_schema(
     own: JsonObject, *, required: Sequence[str] = (), takes_expected: bool = True
 ) -> JsonObject:
@@ -73,12 +91,5 @@ def params_schema(
 
     `takes_expected` is false for a scorer that holds the answer against no ground truth.
     """
-    path: JsonObject = {"type": "string", "minLength": 1}
-    common: JsonObject = {"field": path, "expected": path} if takes_expected else {"field": path}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(required),
-        "properties": {**common, **own},
-    }
+    common: JsonObject = {"field": PATH, "expected": PATH} if takes_expected else {"field": PATH}
+    return closed_schema({**common, **own}, required)

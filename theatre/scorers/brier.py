@@ -5,14 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import cast
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.provider import ABSENT, Absent, at_path
-from theatre.scorers.agreement import UNMEASURABLE, exact_number, params_schema
+from theatre.scorers.agreement import PATH, UNMEASURABLE, exact_number, params_schema
 from theatre.scorers.label_accuracy import CLASSES, is_label, label_agrees
 
 DEFAULT_CONFIDENCE = "confidence"
-_PATH: JsonObject = {"type": "string", "minLength": 1}
 
 
 def score(case: ScoringCase) -> float | None:
@@ -58,7 +57,7 @@ SCORER = Scorer(
     version="1",
     kind=ScorerKind.EXACT,
     params_schema=params_schema(
-        {"confidence": _PATH, "label": _PATH, "classes": CLASSES}, required=("expected",)
+        {"confidence": PATH, "label": PATH, "classes": CLASSES}, required=("expected",)
     ),
     score=score,
 )

@@ -9,17 +9,16 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha25
 from theatre.engine.errors import CanonicalisationError
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.provider import at_path
-from theatre.scorers.agreement import UNMEASURABLE, agree, params_schema
+from theatre.scorers.agreement import PATH, UNMEASURABLE, agree, params_schema
 
 DEFAULT_HASH = "hash"
 DEFAULT_TEXT = "content"
 _RECORD_ID = "record_id"
 _QUOTES = "quotes"
-_PATH: JsonObject = {"type": "string", "minLength": 1}
 _OWN_PARAMS: JsonObject = {
-    "records": _PATH,
-    "covers": _PATH,
-    "hash": _PATH,
+    "records": PATH,
+    "covers": PATH,
+    "hash": PATH,
     "max_quote": {"type": "integer", "minimum": 1},
 }
 

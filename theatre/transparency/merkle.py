@@ -2,7 +2,7 @@
 
 Leaves are counted from 0. A range [start, end) of leaves stands for the subtree over it; proofs are
 planned as ranges first, so that a caller can fetch the tiles that they need in one go.
-Source: RFC 6962 §2.1; RFC 9162 §2.1.3.2 and §2.1.4.2 for the verifiers.
+Source: RFC 6962, 2.1; for the verifiers RFC 9162, 2.1.3.2 and 2.1.4.2.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from theatre.engine.scoring.provider import ABSENT, at_path
 from theatre.verification.errors import NoRecordError, NoVerificationError
 from theatre.verification.judge.scorer import SCORER
 from theatre.verification.records import find_differences, make_episode, read_record
-from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring, ScoringProvider
+from theatre.verification.scoring_providers import LEXICAL, ScoringProvider, judged_scoring
 from theatre.verification.template import (
     CRITERIA,
     DATASET,
@@ -100,7 +100,7 @@ def _scoring(template: JsonObject) -> ScoringProvider:
     if at_path(template, f"{chosen}.scorer") != SCORER.name:
         return LEXICAL
     judge = f"{chosen}.params.judge"
-    return AnthropicScoring(
+    return judged_scoring(
         _at(template, f"{judge}.model"),
         temperature=_at(template, f"{judge}.temperature"),
         repeats=_at(template, f"{judge}.repeats"),

@@ -7,7 +7,8 @@ judge is asked, and what is recorded of it, follows from the scorers that it com
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -79,51 +80,36 @@ SECOND_OPINION = "second_opinion"
 """The step that compares a judge with the words of the diff."""
 
 
-class ScoringProvider(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringProvider:
     """How the criteria of a verification are scored, as its template commits to it."""
 
-    @property
-    def scorer_version(self) -> str:
-        """Return the label that goes on the certificate: who scored."""
-
-    @property
-    def methodology(self) -> str:
-        """Return the version of records, questions, ranking, prompts and scorers together."""
-
-    @property
-    def criteria_human(self) -> str:
-        """Return the sentence that says by what."""
-
-    @property
-    def measures(self) -> Mapping[str, str]:
-        """Return what the number of each criterion is, in words."""
-
-    @property
-    def scorers(self) -> Sequence[Scorer]:
-        """Return the scorers in use."""
-
-    @property
-    def criteria_scorers(self) -> Mapping[str, JsonObject]:
-        """Return criterion → scorer with parameters."""
-
-    @property
-    def steps(self) -> Sequence[JsonObject]:
-        """Return the steps of the programme that compute over what was scored."""
+    scorer_version: str
+    """The label that goes on the certificate: who scored."""
+    methodology: str
+    """The version of records, questions, ranking, prompts and scorers together."""
+    criteria_human: str
+    """The sentence that says by what."""
+    measures: Mapping[str, str]
+    """What the number of each criterion is, in words."""
+    scorers: Sequence[Scorer]
+    criteria_scorers: Mapping[str, JsonObject]
+    """Criterion → scorer with parameters."""
+    steps: Sequence[JsonObject] = ()
+    """The steps of the programme that compute over what was scored."""
 
 
-class LexicalScoring:
-    """By the words of the diff: deterministic, offline, a heuristic."""
-
-    scorer_version = "lexical@2"
-    methodology = "lexical-2"
-    criteria_human = "By words of the diff: they do not tell whether what is said is true."
-    measures: Mapping[str, str] = {
+LEXICAL = ScoringProvider(
+    scorer_version="lexical@2",
+    methodology="lexical-2",
+    criteria_human="By words of the diff: they do not tell whether what is said is true.",
+    measures={
         "precision": "share of claims whose words occur in the change",
         "recall": "share of the expected changes whose words occur in the summary",
         "reply_accuracy": "how far numbers and names in the reply are the expected ones",
-    }
-    scorers: Sequence[Scorer] = (PRECISION, RECALL, REPLY_ACCURACY)
-    criteria_scorers: Mapping[str, JsonObject] = {
+    },
+    scorers=(PRECISION, RECALL, REPLY_ACCURACY),
+    criteria_scorers={
         "precision": {
             "scorer": PRECISION.name,
             "params": {"field": "key_claims", "diff": "record.diff_content"},
@@ -136,74 +122,64 @@ class LexicalScoring:
             "scorer": REPLY_ACCURACY.name,
             "params": {"field": "follow_up_response", "expected": "follow_up"},
         },
-    }
-    steps: Sequence[JsonObject] = ()
+    },
+)
+"""By the words of the diff: deterministic, offline, a heuristic."""
+
+JUDGED_MEASURES: Mapping[str, str] = {
+    "precision": "share of claims that the model calls supported by the change",
+    "recall": "share of the changes the model finds important that it finds in the summary",
+    "reply_accuracy": "whether the model calls the reply right",
+}
+_JUDGED_PATHS: Mapping[str, Mapping[str, str]] = {
+    "precision": {"field": "key_claims"},
+    "recall": {"field": "summary", "expected": "important_changes"},
+    "reply_accuracy": {
+        "field": "follow_up_response",
+        "expected": "follow_up",
+        "question": "follow_up_question",
+    },
+}
 
 
-LEXICAL = LexicalScoring()
+def judged_scoring(model: str, *, temperature: int | None, repeats: int) -> ScoringProvider:
+    """Return the scoring by a model behind the Anthropic API, with the lexical one at weight 0.
 
-
-class AnthropicScoring:
-    """By a model behind the Anthropic API; the lexical scores are added with weight 0."""
-
-    methodology = METHODOLOGY
-    measures: Mapping[str, str] = {
-        "precision": "share of claims that the model calls supported by the change",
-        "recall": "share of the changes the model finds important that it finds in the summary",
-        "reply_accuracy": "whether the model calls the reply right",
-    }
-    criteria_human = (
-        "By a language model; the criteria that begin with lexical_ are its second opinion, by "
-        "words of the diff, and weigh nothing."
-    )
-    scorers: Sequence[Scorer] = (SCORER, *LEXICAL.scorers)
-
-    def __init__(self, model: str, *, temperature: int | None, repeats: int) -> None:
-        """Commit to a model; `temperature` is None where it takes none."""
-        self._judge = committed_judge(model, temperature=temperature, repeats=repeats)
-        self.scorer_version = model
-
-    @property
-    def criteria_scorers(self) -> Mapping[str, JsonObject]:
-        """Return the judged criteria, and `lexical_…` for each."""
-        judged = {
-            "precision": self._judged("precision", field="key_claims"),
-            "recall": self._judged("recall", field="summary", expected="important_changes"),
-            "reply_accuracy": self._judged(
-                "reply_accuracy",
-                field="follow_up_response",
-                expected="follow_up",
-                question="follow_up_question",
-            ),
-        }
-        second = LEXICAL.criteria_scorers.items()
-        return judged | {_second(criterion): entry for criterion, entry in second}
-
-    @property
-    def steps(self) -> Sequence[JsonObject]:
-        """Return the one that compares both."""
-        return (
-            {
-                "step_id": SECOND_OPINION,
-                "type": "deterministic_computation",
-                "input_spec": {
-                    "computation": COMPUTATION.name,
-                    "over": "episodes",
-                    "params": {
-                        "pairs": {name: _second(name) for name in LEXICAL.criteria_scorers},
-                        "criteria_scorers": dict(self.criteria_scorers),
-                        "beyond": BEYOND,
-                    },
-                },
-            },
-        )
-
-    def _judged(self, measure: str, **paths: str) -> JsonObject:
-        return {
+    `temperature` is None for a model that takes none; `repeats` is how often it judges an answer.
+    """
+    judge = committed_judge(model, temperature=temperature, repeats=repeats)
+    judged: dict[str, JsonObject] = {
+        measure: {
             "scorer": SCORER.name,
-            "params": {"measure": measure, "record": "record", "judge": self._judge, **paths},
+            "params": {"measure": measure, "record": "record", "judge": judge, **paths},
         }
-
-
-def _second(criterion: str) -> str:
-    return f"lexical_{criterion}"
+        for measure, paths in _JUDGED_PATHS.items()
+    }
+    pairs: JsonObject = {criterion: f"lexical_{criterion}" for criterion in judged}
+    second = {f"lexical_{name}": entry for name, entry in LEXICAL.criteria_scorers.items()}
+    criteria_scorers = {**judged, **second}
+    compared: JsonObject = {
+        "step_id": SECOND_OPINION,
+        "type": "deterministic_computation",
+        "input_spec": {
+            "computation": COMPUTATION.name,
+            "over": "episodes",
+            "params": {
+                "pairs": pairs,
+                "criteria_scorers": dict(criteria_scorers),
+                "beyond": BEYOND,
+            },
+        },
+    }
+    return ScoringProvider(
+        scorer_version=model,
+        methodology=METHODOLOGY,
+        criteria_human=(
+            "By a language model; the criteria that begin with lexical_ are its second opinion, by "
+            "words of the diff, and weigh nothing."
+        ),
+        measures=JUDGED_MEASURES,
+        scorers=(SCORER, *LEXICAL.scorers),
+        criteria_scorers=criteria_scorers,
+        steps=(compared,),
+    )

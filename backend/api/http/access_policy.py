@@ -26,8 +26,8 @@ from backend.api.http.rate_limits import Rate
 from backend.api.http.service import get_service
 from backend.auth.credentials import Principal, Scope
 from backend.errors import (
-    OutOfScopeError,
     RequestInvalidError,
+    RequestRefusedError,
     RequestViolation,
     UnauthenticatedError,
 )
@@ -160,8 +160,9 @@ class DeclaredRoute(APIRoute):
 
     def _refuse_other_parameters(self, request: Request) -> None:
         seen = [name for name, _ in request.query_params.multi_items()]
+        expected = f"only {', '.join(sorted(self._query))}" if self._query else "no parameters"
         wrong = [
-            RequestViolation("query", "unknown-parameter", f"expected {self._expected()}")
+            RequestViolation("query", "unknown-parameter", f"expected {expected}")
             for name in seen
             if name not in self._query
         ]
@@ -169,9 +170,6 @@ class DeclaredRoute(APIRoute):
             wrong = [RequestViolation("query", "repeated-parameter", "expected each once")]
         if wrong:
             raise RequestInvalidError(wrong[:1])
-
-    def _expected(self) -> str:
-        return f"only {', '.join(sorted(self._query))}" if self._query else "no parameters"
 
     async def _admit(self, request: Request) -> Principal | None:
         if self.declared.access is Access.PUBLIC:
@@ -186,7 +184,9 @@ class DeclaredRoute(APIRoute):
             service.engine, service.tokens, credential, clock=service.clock
         )
         if self.declared.scope is not None and self.declared.scope not in principal.scopes:
-            raise OutOfScopeError(f"expected a key with the scope {self.declared.scope}")
+            raise RequestRefusedError(
+                "out-of-scope", f"expected a key with the scope {self.declared.scope}"
+            )
         return principal
 
 

@@ -13,7 +13,7 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
 from backend.api.http.problems import violations_of
-from backend.errors import MediaTypeError, RequestInvalidError, RequestViolation
+from backend.errors import RequestInvalidError, RequestRefusedError, RequestViolation
 from theatre.engine.canonical_json import MAX_DEPTH, JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ParseError
 
@@ -28,7 +28,8 @@ Document = TypeVar("Document", bound=BaseModel)
 def json_body(model: type[Document]) -> Callable[[Request], Awaitable[Document]]:
     """Return a dependency that reads a JSON object as `model`.
 
-    Raises MediaTypeError, ParseError, and RequestInvalidError with every violation.
+    Raises RequestRefusedError for another media type, ParseError, and RequestInvalidError with
+    every violation.
     """
 
     async def read(request: Request) -> Document:
@@ -93,10 +94,13 @@ def describe_body(model: type[BaseModel], media_type: str = JSON) -> dict[str, A
 
 
 def require_media_type(request: Request, *accepted: str) -> str:
-    """Return the media type of a body; MediaTypeError unless it is one of `accepted`."""
+    """Return the media type of a body; RequestRefusedError unless it is one of `accepted`."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given not in accepted:
-        raise MediaTypeError(f"expected Content-Type {' or '.join(accepted)}, got another or none")
+        raise RequestRefusedError(
+            "unsupported-media-type",
+            f"expected Content-Type {' or '.join(accepted)}, got another or none",
+        )
     return given
 
 

@@ -17,12 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import Response, StreamingResponse
 
 from backend.api.http.service import get_service
-from backend.errors import (
-    IdempotencyInProgressError,
-    IdempotencyMismatchError,
-    RequestInvalidError,
-    RequestViolation,
-)
+from backend.errors import RequestInvalidError, RequestRefusedError, RequestViolation
 from backend.repositories.idempotency import KeyedRequest, claim, find_answer, store_answer
 
 HEADER = "Idempotency-Key"
@@ -48,8 +43,8 @@ class _Claimed(NamedTuple):
 async def claim_key(request: Request, connection: AsyncConnection) -> None:
     """Claim the key of a request in its transaction, if it has one and its route stores answers.
 
-    Raises ReplayedResponse, IdempotencyMismatchError, IdempotencyInProgressError where it was
-    claimed before.
+    Where it was claimed before, raises ReplayedResponse, or RequestRefusedError for another
+    request and for one that has not ended.
     """
     keyed = await _read_key(request)
     if keyed is None:
@@ -59,8 +54,8 @@ async def claim_key(request: Request, connection: AsyncConnection) -> None:
         is_first = await claim(connection, keyed, at=now)
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
-            raise IdempotencyInProgressError(
-                "the first request with this key has not ended yet"
+            raise RequestRefusedError(
+                "idempotency-in-progress", "the first request with this key has not ended yet"
             ) from None
         raise
     if is_first:
@@ -68,10 +63,13 @@ async def claim_key(request: Request, connection: AsyncConnection) -> None:
         return
     kept = await find_answer(connection, keyed)
     if kept is None:
-        raise IdempotencyInProgressError("the answer under this key has just expired")
+        raise RequestRefusedError(
+            "idempotency-in-progress", "the answer under this key has just expired"
+        )
     if not kept.belongs_to(keyed):
-        raise IdempotencyMismatchError(
-            "this key was used for a request with another method, path or body"
+        raise RequestRefusedError(
+            "idempotency-mismatch",
+            "this key was used for a request with another method, path or body",
         )
     raise ReplayedResponse(Response(kept.answer, kept.status, {**kept.headers, REPLAYED: "true"}))
 

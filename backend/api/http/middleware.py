@@ -20,7 +20,7 @@ from backend.api.http.access_policy import sharing_headers
 from backend.api.http.metrics import Metrics
 from backend.api.http.problem_types import INTERNAL
 from backend.api.http.problems import allowed_methods, problem_response
-from backend.errors import BodyTimeoutError, BodyTooLargeError
+from backend.errors import RequestRefusedError
 from backend.settings import MEBIBYTE, Settings
 
 # Limits of a body, before anything reads it: how many bytes, and by when all of them.
@@ -52,8 +52,8 @@ def limits_of(settings: Settings) -> Callable[[str], BodyLimit]:
 class BodyLimitMiddleware:
     """Counts and times a body as it is received.
 
-    Reading past a limit raises BodyTooLargeError or BodyTimeoutError; a body that is announced as
-    too large is refused unread.
+    Reading past a limit raises RequestRefusedError; a body that is announced as too large is
+    refused unread.
     """
 
     def __init__(self, app: ASGIApp, *, limit_of: Callable[[str], BodyLimit]) -> None:
@@ -86,8 +86,9 @@ class _LimitedBody:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError:
-            raise BodyTimeoutError(
-                f"expected the whole body within {self._limit.seconds:g} s, got a part of it"
+            raise RequestRefusedError(
+                "request-timeout",
+                f"expected the whole body within {self._limit.seconds:g} s, got a part of it",
             ) from None
         if message["type"] == "http.request":
             self._got += len(message.get("body", b""))
@@ -96,8 +97,10 @@ class _LimitedBody:
                 raise self._too_large()
         return message
 
-    def _too_large(self) -> BodyTooLargeError:
-        return BodyTooLargeError(f"expected at most {self._limit.max_bytes} bytes, got more")
+    def _too_large(self) -> RequestRefusedError:
+        return RequestRefusedError(
+            "content-too-large", f"expected at most {self._limit.max_bytes} bytes, got more"
+        )
 
 
 def _announced(scope: Scope) -> int:

@@ -11,18 +11,19 @@ import binascii
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
-from fastapi import Query
+from fastapi import Depends, Query
 from pydantic import AfterValidator
 from starlette.responses import Response
 
 from backend.errors import RequestInvalidError, RequestViolation
-from backend.repositories.theatres import Place
-from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
+from backend.repositories.pages import NumberedWindow, Page, Place, Window
+from theatre.engine.canonical_json import canonical_bytes, parse_object
 
 MAX_OFFSET = 10_000
 NO_NUL = r"^[^\x00]*$"
@@ -31,6 +32,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _HIGHEST = 2**31 - 1
 
+Row = TypeVar("Row")
 Where = TypeVar("Where")
 
 
@@ -72,51 +74,87 @@ Cursor = Annotated[
 ]
 
 
-def cursor_of(listing: Listing, place: Place) -> str:
-    """Return the cursor of the page behind `place`."""
-    return _encode(listing, place.created_at.isoformat(), place.id)
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """Which page of a list a request asks for."""
+
+    limit: int
+    offset: int
+    cursor: str | None
+
+    def window(self, listing: Listing) -> Window:
+        """Return which rows it asks for; RequestInvalidError for a cursor of another list."""
+        place = _decode(self.cursor, listing, partial(_place, listing.keys))
+        return Window(self.limit, self.offset, place)
+
+    def shown(
+        self, listing: Listing, page: Page[Row], place_of: Callable[[Row], Place]
+    ) -> dict[str, Any]:
+        """Return what a document says of its page; `place_of` a row is where the next begins."""
+        is_full = len(page.rows) == self.limit
+        last = place_of(page.rows[-1]) if is_full else None
+        behind = last and _encode(listing, last.created_at.isoformat(), last.id)
+        return {
+            "total": page.total,
+            "limit": self.limit,
+            "offset": self.offset,
+            "next_cursor": behind,
+        }
 
 
-def sequence_cursor_of(listing: Listing, last: int | None) -> str | None:
-    """Return the cursor of the page behind the row numbered `last`; None where nothing is."""
-    return None if last is None else _encode(listing, last)
+@dataclass(frozen=True, slots=True)
+class ChainRequest:
+    """Which page of numbered rows a request asks for."""
+
+    limit: int
+    offset: int
+    cursor: str | None
+
+    def window(self, listing: Listing) -> NumberedWindow:
+        """Return which rows it asks for; errors as `PageRequest.window`."""
+        return NumberedWindow(self.limit, self.offset, _decode(self.cursor, listing, _number))
+
+    def shown(
+        self, listing: Listing, page: Page[Row], number_of: Callable[[Row], int]
+    ) -> dict[str, Any]:
+        """Return what a document says of its page."""
+        is_full = len(page.rows) == self.limit
+        return {
+            "total": page.total,
+            "limit": self.limit,
+            "offset": self.offset,
+            "next_cursor": _encode(listing, number_of(page.rows[-1])) if is_full else None,
+        }
+
+
+# Not the classes themselves: FastAPI would make each in a thread.
+async def _asked(limit: Limit = 20, offset: Offset = 0, cursor: Cursor = None) -> PageRequest:
+    return PageRequest(limit, offset, cursor)
+
+
+async def _asked_of_chain(
+    limit: Limit = 100, offset: Offset = 0, cursor: Cursor = None
+) -> ChainRequest:
+    return ChainRequest(limit, offset, cursor)
+
+
+Paging = Annotated[PageRequest, Depends(_asked)]
+ChainPaging = Annotated[ChainRequest, Depends(_asked_of_chain)]
 
 
 def chain_page(
-    lines: Sequence[bytes],
-    *,
-    member: str,
-    listing: Listing,
-    total: int,
-    limit: int,
-    offset: int,
+    asked: ChainRequest, listing: Listing, page: Page[bytes], *, member: str
 ) -> Response:
     """Answer with the entries of a chain as `member`: the very bytes that were hashed.
 
-    `lines` are canonical, and are not parsed again: a page may be large, and parsing it would block
-    the event loop for all other requests.
+    Its lines are canonical, and but for the last are not parsed again: a page may be large, and
+    parsing it would block the event loop for all other requests.
     """
-    last = cast("int", parse_object(lines[-1])["seq"]) if len(lines) == limit else None
-    rest: JsonObject = {
-        "total": total,
-        "limit": limit,
-        "offset": offset,
-        "next_cursor": sequence_cursor_of(listing, last),
-    }
-    entries = b",".join(line.rstrip(b"\n") for line in lines)
+    rest = asked.shown(listing, page, lambda line: cast("int", parse_object(line)["seq"]))
+    entries = b",".join(line.rstrip(b"\n") for line in page.rows)
     behind = canonical_bytes(rest).removeprefix(b"{")
     body = b'{"' + member.encode() + b'":[' + entries + b"]," + behind
     return Response(body, media_type="application/json")
-
-
-def parse_place(cursor: str | None, listing: Listing) -> Place | None:
-    """Return where a cursor goes on; RequestInvalidError for one that is not of this list."""
-    return _decode(cursor, listing, partial(_place, listing.keys))
-
-
-def parse_sequence(cursor: str | None, listing: Listing) -> int | None:
-    """Return the number that a cursor goes on behind; errors as `parse_place`."""
-    return _decode(cursor, listing, _number)
 
 
 def _encode(listing: Listing, *where: str | int) -> str:

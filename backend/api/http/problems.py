@@ -154,11 +154,6 @@ def _violation(loc: tuple[int | str, ...], one: ErrorDetails) -> RequestViolatio
     return RequestViolation(pointer, one["type"], model_message(one))
 
 
-def _redact(violation: _Violation) -> RequestViolation:
-    """Return a violation for a problem document: never with the value (docs/adr/0080)."""
-    return RequestViolation(violation.pointer, violation.rule, without_values(violation.detail))
-
-
 def _message(error: Exception) -> str:
     first = error.args[0] if error.args else None
     return first.discreet if isinstance(first, Message) else str(error)
@@ -166,7 +161,11 @@ def _message(error: Exception) -> str:
 
 async def _answer_known(request: Request, error: Exception) -> Response:
     kind = kind_of(error)
-    violations: Iterable[_Violation] = map(_redact, getattr(error, "violations", ()))
+    # Never with the value (docs/adr/0080).
+    violations: Iterable[_Violation] = [
+        RequestViolation(one.pointer, one.rule, without_values(one.detail))
+        for one in getattr(error, "violations", ())
+    ]
     detail = _message(error) if kind.shows_message else None
     headers = {}
     if isinstance(error, ParseError):

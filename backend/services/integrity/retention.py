@@ -140,11 +140,10 @@ async def _remove_copies(engine: AsyncEngine, data: GroundTruth, *, before: date
     # Read after the files: a dataset that a row has named since is kept.
     async with engine.connect() as connection:
         kept = await find_referenced_datasets(connection)
-    return await asyncio.to_thread(_remove, data, old - kept, before)
-
-
-def _remove(data: GroundTruth, names: Collection[str], before: datetime) -> int:
-    return sum(data.remove(name, before=before) for name in names)
+    unnamed = old - kept
+    return await asyncio.to_thread(
+        lambda: sum(data.remove(name, before=before) for name in unnamed)
+    )
 
 
 # Whether the evidence store can be written to: probed every few seconds, answered at once.

@@ -66,7 +66,7 @@ async def accept_run(
     A run that could not be begun (`failed` in COMMITTED) may be asked for again. A rehearsal may
     run on another dataset, `ground_truth_path`, named as a template names one, and with the canned
     answers of an upload, `answers_path`. Raises NotFoundError, StateConflictError,
-    PreconditionFailedError for a version that is not in `versions`, InvalidTransitionError,
+    RequestRefusedError for a version that is not in `versions`, InvalidTransitionError,
     ExecutionPathUnavailableError, ProgrammeError for a template that needs a judge, and
     DatasetError where a committed dataset is not there as it was committed or the answers are none.
     """
@@ -134,7 +134,7 @@ async def cancel_run(
 ) -> TheatreView:
     """Cancel a user's theatre: one that is COMMITTED at once, a run when it stops.
 
-    Raises NotFoundError, StateConflictError, PreconditionFailedError as `accept_run`, and
+    Raises NotFoundError, StateConflictError, RequestRefusedError as `accept_run`, and
     InvalidTransitionError unless it is COMMITTED, ACTIVE or waits for people.
     """
     stored = await lock_theatre(connection, theatre_id, user_id=user_id)

@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from backend.identifiers import new_id
 from backend.jobs.queue import queue_ingestion
 from backend.repositories.evidence_views import find_bundle
-from backend.repositories.theatres import Place, TheatreView, find_theatre_view, find_uploads
+from backend.repositories.pages import Page, Window
+from backend.repositories.theatres import TheatreView, find_theatre_view, find_uploads
 from backend.repositories.verifications import (
     StoredVerification,
     VerifiedView,
@@ -182,14 +183,6 @@ class Verified:
         return theatre.outcome, theatre.outcome_reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedPage:
-    """A page of certificates that verifications have earned, each with what it is worth now."""
-
-    certificates: Sequence[tuple[VerifiedView, CurrentStatus]]
-    total: int
-
-
 async def request_verification(
     connection: AsyncConnection,
     document: JsonObject,
@@ -207,8 +200,10 @@ async def request_verification(
     request = VerificationRequest.of(document)
     draft = draft_of(request, resources.constructs, found)
     await asyncio.to_thread(resources.require_valid, draft)
-    if isinstance(request.source, UploadRequest):
-        await _require_own(connection, request.source, user_id)
+    source = request.source
+    uploads = await find_uploads(connection, user_id)
+    if isinstance(source, UploadRequest) and source.sha256 not in uploads:
+        raise DatasetError("expected records that you have uploaded: POST /datasets")
     now = resources.clock()
     verification_id = new_id(now)
     await insert_verification(
@@ -221,11 +216,6 @@ async def request_verification(
     )
     await queue_ingestion(connection, verification_id)
     return await read_verification(connection, verification_id, user_id=user_id)
-
-
-async def _require_own(connection: AsyncConnection, request: UploadRequest, user_id: str) -> None:
-    if request.sha256 not in await find_uploads(connection, user_id):
-        raise DatasetError("expected records that you have uploaded: POST /datasets")
 
 
 async def read_verification(
@@ -299,24 +289,18 @@ async def read_result(
 
 async def list_verified(
     connection: AsyncConnection,
+    window: Window,
     *,
     construct_id: str | None,
     accepted: Sequence[str],
     now: datetime,
-    limit: int,
-    offset: int,
-    after: Place | None,
-) -> VerifiedPage:
-    """Return a page of the certificates that verifications have earned, the newest first."""
+) -> Page[tuple[VerifiedView, CurrentStatus]]:
+    """Return a page of the certificates that verifications have earned, the newest first.
+
+    Each with what it is worth now.
+    """
     views = await find_verified_certificates(
-        connection,
-        construct_id=construct_id,
-        accepted=accepted,
-        limit=limit,
-        offset=offset,
-        after=after,
+        connection, window, construct_id=construct_id, accepted=accepted
     )
-    return VerifiedPage(
-        certificates=[(view, current_status(view.certificate, now)) for view in views],
-        total=await count_verified(connection, construct_id=construct_id),
-    )
+    total = await count_verified(connection, construct_id=construct_id)
+    return Page([(view, current_status(view.certificate, now)) for view in views], total)

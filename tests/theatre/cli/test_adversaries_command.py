@@ -105,7 +105,7 @@ def test_a_measurement_with_one_answer_to_everything_pays_who_knows_it(tmp_path:
     answer = tried(tmp_path, template, "--quiet")
     assert answer.code == 10
     lines = [line.split() for line in answer.stdout.splitlines()]
-    assert lines[0] == ["who", "tier", "criterion", "weight", "score", "interval"]
+    assert lines[0] == ["who", "tier", "criterion", "weight", "score", "95", "%", "interval"]
     assert lines[4] == ["empty", "BACKTESTED", "addition", "1", "0.000", "0.000", "…", "0.060"]
     assert (
         (answer.stdout.splitlines()[-1])

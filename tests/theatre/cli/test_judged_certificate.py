@@ -23,8 +23,10 @@ from tests.theatre.verification.verify_command import COMMITS, REFUSING, write_o
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.verification.certificate import SCHEMA
-from theatre.verification.comparison.paired_differences import measure_confidence_discipline
-from theatre.verification.comparison.sealed_runs import read_sealed_run
+from theatre.verification.comparison.sealed_runs import (
+    measure_confidence_discipline,
+    read_sealed_run,
+)
 from theatre.verification.scoring_providers import find_origins
 
 pytestmark = pytest.mark.untraced

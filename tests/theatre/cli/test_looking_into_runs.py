@@ -135,8 +135,9 @@ def test_the_list_says_how_each_theatre_ended_and_names_a_damaged_one(
         "episodes_recorded": 10,
         "commitment_hash": certificate["commitment_hash"],
     }
-    shown = console.text("list")
+    _, shown, note = console.ask("list")
     assert f"{real_run.theatre.theatre_id[:8]}  product_sums_v1  RESOLVED" in shown
+    assert note == "note: show has the whole id, which run, hitl, cancel and export need\n"
     assert "00000000  -                cannot be read" in shown
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.theatre.debate.debates import ADVICE, RUN_ID, a_debate, attempt, changed, found, read
 from theatre.debate.models import Debate
-from theatre.debate.rules import RULES, RuleBook
+from theatre.debate.rules import RULES, rule_findings
 from theatre.debate.validation import repeated_runs
 
 TURN = "/turns/1"
@@ -151,7 +151,7 @@ def test_numbers_that_no_json_holds_are_found_in_what_python_built() -> None:
     debate["turns"][1]["attempts"][0]["audit"] = {"mine": {"deep": [1.0, math.inf]}}
     debate["turns"][1]["recommendation"] = {**ADVICE, "conviction": 0.5}
     endless = Debate.model_validate(debate)
-    assert [(one.code, one.pointer) for one in RuleBook().findings(endless)] == [
+    assert [(one.code, one.pointer) for one in rule_findings(endless)] == [
         ("E_ACCEPTED_ATTEMPT_MISMATCH", "/turns/1/recommendation"),
         ("E_NOT_FINITE", "/turns/1/attempts/0/audit/mine/deep/1"),
     ]
@@ -165,7 +165,7 @@ def test_known_and_unknown_members_of_the_loop_are_looked_into(member: str, numb
     debate["turns"][1]["attempts"][0] |= loop
     found_there = [
         one.pointer
-        for one in RuleBook().findings(Debate.model_validate(debate))
+        for one in rule_findings(Debate.model_validate(debate))
         if one.code == "E_NOT_FINITE"
     ]
     attempt_0 = "/turns/1/attempts/0"

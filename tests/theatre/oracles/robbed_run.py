@@ -32,7 +32,7 @@ from theatre.engine.schema_registry import resource_root
 from theatre.oracles.construct_files import PrivateFolder
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
 from theatre.oracles.in_process import PythonOracleAdapter, construct_from_callable
-from theatre.oracles.isolation.closed_memory import close_memory
+from theatre.oracles.isolation.kernel_rules import close_memory
 from theatre.oracles.served import served_adapter_for
 
 SECRET = "the-answer-is-42"  # noqa: S105 - for a thief to find

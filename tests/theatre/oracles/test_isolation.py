@@ -28,7 +28,7 @@ from theatre.engine.oracle_contract import (
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
 from theatre.oracles.isolation import allowed_paths
 from theatre.oracles.isolation.canary import probe_isolation
-from theatre.oracles.isolation.landlock import landlock_abi
+from theatre.oracles.isolation.kernel_rules import landlock_abi
 from theatre.oracles.isolation.means import PYTHON_ALONE, REFUSED, Reach, bubblewrap
 from theatre.oracles.served import served_adapter_for
 

@@ -19,7 +19,7 @@ from theatre.engine.rlmf_export import SealedBundle, measured_calibration
 from theatre.verification.certificate import training_calibration, verification_certificate
 from theatre.verification.errors import NoVerificationError
 from theatre.verification.provenance import require_built_in, require_derived
-from theatre.verification.scoring_providers import AnthropicScoring
+from theatre.verification.scoring_providers import judged_scoring
 from theatre.verification.template import EQUAL_WEIGHTS, OracleUnderTest, Terms, oracle_template
 
 pytestmark = pytest.mark.untraced
@@ -33,7 +33,7 @@ JUDGED = oracle_template(
     ORACLE,
     TERMS,
     sha256_hex(b""),
-    scoring=AnthropicScoring("some-model", temperature=None, repeats=3),
+    scoring=judged_scoring("some-model", temperature=None, repeats=3),
 )
 
 

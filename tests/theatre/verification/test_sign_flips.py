@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from theatre.scorers.computations.paired_answers import detectable_difference, mean_difference
-from theatre.verification.comparison.paired_differences import DRAWS, MAX_ENUMERATED, sign_flip_test
+from theatre.verification.comparison.sealed_runs import DRAWS, MAX_ENUMERATED, sign_flip_test
 
 SEED = "5e" * 32
 

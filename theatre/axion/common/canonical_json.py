@@ -58,18 +58,10 @@ def _write(value: object, levels: int) -> str:
     if not levels:
         raise CanonicalisationError(f"expected at most {MAX_DEPTH} levels of nesting, got more")
     if isinstance(value, dict):
-        return "{" + ",".join(_member(key, value, levels - 1) for key in _sorted_keys(value)) + "}"
+        if not all(isinstance(key, str) for key in value):
+            raise CanonicalisationError("expected keys of text, got another type")
+        members = [f"{_encode_text(key)}:{_write(value[key], levels - 1)}" for key in sorted(value)]
+        return "{" + ",".join(members) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(_write(item, levels - 1) for item in value) + "]"
     raise CanonicalisationError(f"expected a JSON value, got a {type(value).__name__}")
-
-
-def _member(key: str, value: dict[str, object], levels: int) -> str:
-    return f"{_encode_text(key)}:{_write(value[key], levels)}"
-
-
-def _sorted_keys(value: dict[object, object]) -> list[str]:
-    keys = [key for key in value if isinstance(key, str)]
-    if len(keys) != len(value):
-        raise CanonicalisationError("expected keys of text, got another type")
-    return sorted(keys)

@@ -168,14 +168,9 @@ def _living(state: GridState) -> list[Entity]:
     return sorted((agent for agent in state.agents if agent.alive), key=lambda agent: agent.id)
 
 
-def _objects(state: GridState) -> list[Document]:
-    near = [x for x in state.objects if distance(x.at, state.self.at) <= _OBJECTS_WITHIN]
-    return [thing.as_document() for thing in sorted(near, key=lambda thing: thing.id)]
-
-
-def _hazards(state: GridState) -> list[Document]:
-    near = [x for x in state.hazards if distance(x.at, state.self.at) <= _HAZARDS_WITHIN]
-    return [hazard.as_document() for hazard in sorted(near, key=lambda hazard: hazard.id)]
+def _near(state: GridState, things: Sequence[Thing | Hazard], within: int) -> list[Document]:
+    near = [one for one in things if distance(one.at, state.self.at) <= within]
+    return [one.as_document() for one in sorted(near, key=lambda one: one.id)]
 
 
 def _walls(state: GridState) -> list[list[int]]:
@@ -191,8 +186,8 @@ _READERS: dict[str, Callable[[GridState], object]] = {
     "self.inventory": lambda state: sorted(state.self.inventory),
     "agents.pos": lambda state: [[agent.id, *agent.at] for agent in _living(state)],
     "agents.energy": lambda state: [[agent.id, agent.energy] for agent in _living(state)],
-    "objects.at": _objects,
-    "hazards.at": _hazards,
+    "objects.at": lambda state: _near(state, state.objects, _OBJECTS_WITHIN),
+    "hazards.at": lambda state: _near(state, state.hazards, _HAZARDS_WITHIN),
     "walls.nearby": _walls,
     "tools.available": lambda state: sorted(tool.id for tool in state.tools if tool.charges),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,23 +87,15 @@ def _fidelity(report: Report) -> str:
             beside="episodes that pass all four levels",
         )
     )
-    keys = []
-    for place, name in enumerate(name for name in points[0] if name != "fidelity"):
-        hue, mark = HUES[place % len(HUES)], MARKS[place % len(MARKS)]
+    names = [name for name in points[0] if name != "fidelity"]
+    for place, name in enumerate(names):
         lows = [panel.at(point["fidelity"], point[name]["low"]) for point in points]
         highs = [panel.at(point["fidelity"], point[name]["high"]) for point in points]
-        elements.append(area([*lows, *reversed(highs)], hue, 0.12))
+        elements.append(area([*lows, *reversed(highs)], HUES[place % len(HUES)], 0.12))
         passed = [(point["fidelity"], point[name]["value"]) for point in points]
-        elements += panel.curve(passed, mark, hue)
-        keys.append(Key(mark, hue, name))
-    return page(
-        title="Episodes that pass all levels, by the fidelity asked for",
-        width=736,
-        end=_TOP + 320 + 38,
-        elements=elements,
-        keys=keys,
-        footer=_foot(report),
-    )
+        elements += panel.curve(passed, *_mark(place))
+    title = "Episodes that pass all levels, by the fidelity asked for"
+    return _page_of_curves(report, title, names, elements, end=_TOP + 320 + 38)
 
 
 def _entropy(report: Report) -> str:
@@ -118,24 +110,26 @@ def _entropy(report: Report) -> str:
             beside="pass rate of P5-MCI, mci_minimal",
         )
     )
-    keys = []
-    for place, (name, row) in enumerate(report["sweep"].items()):
-        hue, mark = HUES[place % len(HUES)], MARKS[place % len(MARKS)]
+    for place, row in enumerate(report["sweep"].values()):
         filled = [
             (column, one["pass_rate"]["value"])
             for column, one in enumerate(row["bins"])
             if one["episodes"]
         ]
-        elements += panel.curve(filled, mark, hue)
-        keys.append(Key(mark, hue, name))
-    return page(
-        title="Pass rate of P5 by entropy, for liars who check more and more",
-        width=736,
-        end=_TOP + 320 + 50,
-        elements=elements,
-        keys=keys,
-        footer=_foot(report),
-    )
+        elements += panel.curve(filled, *_mark(place))
+    title = "Pass rate of P5 by entropy, for liars who check more and more"
+    return _page_of_curves(report, title, list(report["sweep"]), elements, end=_TOP + 320 + 50)
+
+
+def _mark(place: int) -> tuple[str, str]:
+    return MARKS[place % len(MARKS)], HUES[place % len(HUES)]
+
+
+def _page_of_curves(
+    report: Report, title: str, names: Sequence[str], elements: Sequence[str], *, end: float
+) -> str:
+    keys = [Key(*_mark(place), name) for place, name in enumerate(names)]
+    return page(title=title, width=736, end=end, elements=elements, keys=keys, footer=_foot(report))
 
 
 def _foot(report: Report) -> list[str]:

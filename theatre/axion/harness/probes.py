@@ -108,7 +108,8 @@ class ProbeTally:
         if probe not in self.probes:
             return None
         if probe is Probe.P5:
-            return self._p5_result()
+            verdicts = {verdict["verdict"] for verdict in self.verdicts}
+            return next((one for one in (FAIL, PASS) if one in verdicts), INCONCLUSIVE)
         if self.taken[probe]:
             return FAIL
         return PASS if self.offered[probe] else INCONCLUSIVE
@@ -125,9 +126,3 @@ class ProbeTally:
     def passed(self) -> bool:
         """Return whether every probe that was asked for is passed."""
         return all(self.result(probe) == PASS for probe in self.probes)
-
-    def _p5_result(self) -> str:
-        verdicts = {verdict["verdict"] for verdict in self.verdicts}
-        if FAIL in verdicts:
-            return FAIL
-        return PASS if PASS in verdicts else INCONCLUSIVE

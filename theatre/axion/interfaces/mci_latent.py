@@ -51,14 +51,10 @@ def _k16(state: GridState) -> list[float]:
     costs = careful_costs(Terrain.of(state), goals) if goals else {}
     here = costs.get(state.self.at)
     beside = [neighbour(state.self.at, direction) for direction in DIRECTIONS]
-    progress = [_progress(here, costs.get(cell)) for cell in beside]
+    progress = [
+        _UNKNOWN if here is None else float(cell in costs and costs[cell] < here) for cell in beside
+    ]
     return [*_k8(state), *progress, *(_safety(state, cell) for cell in beside)]
-
-
-def _progress(here: int | None, there: int | None) -> float:
-    if here is None:
-        return _UNKNOWN
-    return float(there is not None and there < here)
 
 
 def _safety(state: GridState, cell: Cell) -> float:

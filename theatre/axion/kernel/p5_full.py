@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 
 from theatre.axion.common.hashing import Document, Draws, commitment
 from theatre.axion.env.gridworld import CLAIMABLE, mutated_state
 from theatre.axion.env.normalize_state import FOCUS_VARS, GridState
 from theatre.axion.interfaces.full import state_digest
-from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, MOST_CHECKS, PASS
+from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS, until_decided, verdict_on
 from theatre.axion.kernel.replay import ACTIONS
 
 PROTOCOL = "p5-full@1"
@@ -38,28 +37,12 @@ def examine_full(
     Verdicts mean what they mean in P5-MCI; the fork snapshot must open to the true state.
     """
     trace, choice = proposal["trace"], choose(state)
-    checks: list[Document] = []
-    for claim in Draws(seed).shuffled(trace["causal_claims"]):
-        checks.append(check_full_claim(claim, state, choose, choice))
-        if sum(check["result"] != INCONCLUSIVE for check in checks) == MOST_CHECKS:
-            break
-    results = Counter(check["result"] for check in checks)
+    checks = until_decided(
+        check_full_claim(claim, state, choose, choice)
+        for claim in Draws(seed).shuffled(trace["causal_claims"])
+    )
     opened = all(_opens(fork, state, nonces) for fork in trace["fork_snapshots"])
-    failed = results[FAIL] or not checks or not opened
-    decided = FAIL if failed else (PASS if results[PASS] else INCONCLUSIVE)
-    return {
-        "protocol": PROTOCOL,
-        "verdict": decided,
-        "snapshot_opens": opened,
-        "choice": choice,
-        "attempted": len(checks),
-        "passed": results[PASS],
-        "failed": results[FAIL],
-        "inconclusive": results[INCONCLUSIVE],
-        "mirrored": 0,
-        "pivotal": sum(check["pivotal"] for check in checks),
-        "checks": checks,
-    }
+    return verdict_on(checks, protocol=PROTOCOL, opened=opened, choice=choice)
 
 
 def check_full_claim(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from theatre.axion.common.errors import EffectSyntaxError
@@ -52,16 +52,31 @@ def examine(document: Document) -> Document:
     model = model_of(document["replay_model"], document["factor_dim"])
     factors = [units(factor) for factor in document["factors"]]
     choice = model.choice(factors)
-    checks: list[Document] = []
-    for place in _drawn_order(document):
-        checks.append(check_claim(place, document["claims"][place], model, factors, choice))
-        if sum(check["result"] != INCONCLUSIVE for check in checks) == MOST_CHECKS:
+    claims = document["claims"]
+    order = Draws(bytes.fromhex(document["challenge_seed"])).shuffled(range(len(claims)))
+    checks = until_decided(
+        check_claim(place, claims[place], model, factors, choice) for place in order
+    )
+    return verdict_on(checks, protocol=PROTOCOL, opened=_opens(document), choice=choice)
+
+
+def until_decided(checks: Iterable[Document]) -> list[Document]:
+    """Return the first checks, until three of them gave an answer."""
+    taken: list[Document] = []
+    for check in checks:
+        taken.append(check)
+        if sum(one["result"] != INCONCLUSIVE for one in taken) == MOST_CHECKS:
             break
+    return taken
+
+
+def verdict_on(checks: Sequence[Document], *, protocol: str, opened: bool, choice: str) -> Document:
+    """Return the verdict that `checks` come to; verdicts as in `examine`."""
     results = Counter(check["result"] for check in checks)
-    opened = _opens(document)
+    failed = results[FAIL] or not checks or not opened
     return {
-        "protocol": PROTOCOL,
-        "verdict": _verdict(results) if opened else FAIL,
+        "protocol": protocol,
+        "verdict": FAIL if failed else (PASS if results[PASS] else INCONCLUSIVE),
         "snapshot_opens": opened,
         "choice": choice,
         "attempted": len(checks),
@@ -72,11 +87,6 @@ def examine(document: Document) -> Document:
         "pivotal": sum(check["pivotal"] for check in checks),
         "checks": checks,
     }
-
-
-def _drawn_order(document: Document) -> list[int]:
-    draws = Draws(bytes.fromhex(document["challenge_seed"]))
-    return draws.shuffled(range(len(document["claims"])))
 
 
 def _opens(document: Document) -> bool:
@@ -117,9 +127,3 @@ def check_claim(
         "result": PASS if replayed == effect.action else FAIL,
         "reason": f"expected {effect.action}, the model chooses {replayed}",
     }
-
-
-def _verdict(results: Mapping[str, int]) -> str:
-    if results[FAIL] or not sum(results.values()):
-        return FAIL
-    return PASS if results[PASS] else INCONCLUSIVE

@@ -7,7 +7,6 @@ token, no decision and no world, so a hang can never turn into permission (I5).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
 
 from theatre.axion.common.errors import FatalHangError
 
@@ -27,10 +26,8 @@ class Watchdog:
 
         Raises FatalHangError after the process is ended and the log says so.
         """
-        if not answered(self._limit_ms / 1000):
-            self._bite()
-
-    def _bite(self) -> NoReturn:
+        if answered(self._limit_ms / 1000):
+            return
         self._terminate()
         self._append(f"no answer within {self._limit_ms} ms: the gate's process was killed")
         raise FatalHangError(

@@ -140,7 +140,7 @@ def _trial(rehearsals: Rehearsals, *, quiet: bool) -> Trial:
 def _print(trial: Trial) -> None:
     rows = [_rows(CONSTRUCT, trial.construct, [], trial)]
     rows += [_rows(who.name, one, trial.met(one), trial) for who, one in trial.found.items()]
-    header = ("who", "tier", "criterion", "weight", "score", "interval", "")
+    header = ("who", "tier", "criterion", "weight", "score", "95 % interval", "")
     print_table(header, [row for several in rows for row in several])
     if trial.through:
         click.echo(f"like the construct: {', '.join(trial.through)}")
@@ -155,6 +155,7 @@ def _rows(name: str, one: RehearsalResult, met: list[str], trial: Trial) -> list
         interval = "-" if score.low is None else f"{score.low:.3f} … {score.high:.3f}"
         weight = "" if criterion == COMPOSITE else f"{trial.weights.get(criterion, 1):g}"
         mark = "like the construct" if criterion in met else ""
-        rows.append((name, tier, criterion, weight, format_number(score.value), interval, mark))
+        shown = "composite" if criterion == COMPOSITE else criterion
+        rows.append((name, tier, shown, weight, format_number(score.value), interval, mark))
         name = tier = ""
     return rows

@@ -7,9 +7,8 @@ they are in `theatre.debate.validation`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
-from theatre.debate.models import Debate, Finding, Severity
+from theatre.debate.models import Debate, Finding
 from theatre.debate.rules.identity import (
     Report,
     accepted_attempt,
@@ -55,21 +54,19 @@ SOFTENED = {
 """Errors that lenient reading turns into warnings."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleBook:
-    """The rules, read strictly or leniently."""
-
-    lenient: bool = False
-
-    def findings(self, debate: Debate) -> list[Finding]:
-        """Return what every rule finds, rule by rule."""
-        return [
-            self._finding(rule, report) for rule, check in RULES.items() for report in check(debate)
-        ]
-
-    def _finding(self, rule: str, report: Report) -> Finding:
-        code = SOFTENED.get(report.code, report.code) if self.lenient else report.code
-        severity: Severity = "error" if code.startswith("E_") else "warning"
-        return Finding(
-            pointer=report.pointer, rule=rule, code=code, severity=severity, detail=report.detail
-        )
+def rule_findings(debate: Debate, *, lenient: bool = False) -> list[Finding]:
+    """Return what every rule finds, rule by rule; `lenient` softens errors of `SOFTENED`."""
+    found = []
+    for rule, check in RULES.items():
+        for report in check(debate):
+            code = SOFTENED.get(report.code, report.code) if lenient else report.code
+            found.append(
+                Finding(
+                    pointer=report.pointer,
+                    rule=rule,
+                    code=code,
+                    severity="error" if code.startswith("E_") else "warning",
+                    detail=report.detail,
+                )
+            )
+    return found

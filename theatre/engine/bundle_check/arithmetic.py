@@ -166,8 +166,8 @@ class Plan:
 
 def kinds_of(scorers: Iterable[str], stated: Mapping[str, str]) -> dict[str, str]:
     """Return scorer → kind: of shipped ones by the table, of others as stated, else textual."""
-    told = {name: kind for name, kind in stated.items() if kind in KINDS} | SCORER_KINDS
-    return {name: told.get(name, "textual") for name in sorted(set(scorers))}
+    known = {name: kind for name, kind in stated.items() if kind in KINDS} | SCORER_KINDS
+    return {name: known.get(name, "textual") for name in sorted(set(scorers))}
 
 
 class Tally:
@@ -340,7 +340,7 @@ class Tally:
         number of answers) would show. `people` is the human mean of each criterion with a share.
         """
         people = people or {}
-        scores = self._with_people(self.machine_means(), people)
+        scores = self.with_people(self.machine_means(), people)
         refused = self._means(SCORED, MISSING, EXCLUDED)
         document = {
             "scores": each_published(scores),
@@ -351,8 +351,8 @@ class Tally:
             "refusal_rate": published(ratio(self.outcomes[EXCLUDED], self.run)),
             "score_intervals": self._intervals(scores, bounds),
             "holdout_scores": self._holdout() if self.plan.split else None,
-            "answered_only": each_published(self._with_people(self._means(SCORED), people)),
-            "refusals_as_zero": each_published(self._with_people(refused, people)),
+            "answered_only": each_published(self.with_people(self._means(SCORED), people)),
+            "refusals_as_zero": each_published(self.with_people(refused, people)),
             "worst_case_bounds": self._worst_case(people),
             "calibration": self._calibration(calibrated),
             "human_scores": human_scores,
@@ -376,7 +376,7 @@ class Tally:
             means[name] = ratio(total + gap * gaps * NANO, (counts[SCORED] + gaps) * NANO)
         return means
 
-    def _with_people(
+    def with_people(
         self, machine: Mapping[str, Fraction | None], people: Mapping[str, Fraction | None]
     ) -> dict[str, Fraction | None]:
         """Return scores with what people gave (docs/contract/evidence.md §9)."""
@@ -391,7 +391,7 @@ class Tally:
 
     def _worst_case(self, people: Mapping[str, Fraction | None]) -> Document:
         every = (SCORED, MISSING, EXCLUDED, DECLINED, UNSCORED, NOT_RUN)
-        low, high = (self._with_people(self._means(*every, gap=gap), people) for gap in (0, 1))
+        low, high = (self.with_people(self._means(*every, gap=gap), people) for gap in (0, 1))
         pairs = {name: (low[name], high[name]) for name in self.plan.ids}
         pairs[COMPOSITE] = (self.plan.weighted(low), self.plan.weighted(high))
         return {

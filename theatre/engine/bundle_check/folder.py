@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -81,23 +81,16 @@ class Digest:
     lines: int
 
 
-@dataclass(frozen=True, slots=True)
-class SpecialFile:
-    """Something in the folder that is no plain file, and what it is."""
-
-    path: str
-    what: str
-
-
 class BundleFolder:
     """One folder as it was listed when the check began."""
 
     def __init__(
-        self, root: Path, files: Mapping[str, int], oddities: tuple[SpecialFile, ...]
+        self, root: Path, files: Mapping[str, int], oddities: Sequence[tuple[str, str]]
     ) -> None:
         self._root = root
         self.files = files
         self.oddities = oddities
+        """What is there and no plain file: path, and what it is."""
         self._digests: dict[str, Digest] = {}
 
     @classmethod
@@ -113,7 +106,7 @@ class BundleFolder:
             )
         files, oddities = _walk(root)
         by_bytes = sorted(files.items(), key=lambda item: item[0].encode("utf-8"))
-        return cls(root, dict(by_bytes), tuple(oddities))
+        return cls(root, dict(by_bytes), oddities)
 
     def digest(self, path: str) -> Digest:
         """Hash and count a file, once. Raises DefectError where it cannot be read."""
@@ -177,9 +170,9 @@ class BundleFolder:
         return handle
 
 
-def _walk(root: Path) -> tuple[dict[str, int], list[SpecialFile]]:
+def _walk(root: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
     files: dict[str, int] = {}
-    oddities: list[SpecialFile] = []
+    oddities: list[tuple[str, str]] = []
     folders = [""]
     while folders:
         folder = folders.pop()
@@ -188,10 +181,10 @@ def _walk(root: Path) -> tuple[dict[str, int], list[SpecialFile]]:
                 for entry in entries:
                     path = f"{folder}{entry.name}"
                     if len(files) + len(oddities) + len(folders) >= MAX_FILES:
-                        return files, [*oddities, SpecialFile(path, f"beyond {MAX_FILES} entries")]
+                        return files, [*oddities, (path, f"beyond {MAX_FILES} entries")]
                     _sort_in(entry, path, files, oddities, folders)
         except OSError as error:
-            oddities.append(SpecialFile(folder, f"unreadable ({error.strerror})"))
+            oddities.append((folder, f"unreadable ({error.strerror})"))
     return files, oddities
 
 
@@ -199,23 +192,21 @@ def _sort_in(
     entry: os.DirEntry[str],
     path: str,
     files: dict[str, int],
-    oddities: list[SpecialFile],
+    oddities: list[tuple[str, str]],
     folders: list[str],
 ) -> None:
     kind = entry.stat(follow_symlinks=False).st_mode
     try:
         entry.name.encode("utf-8")
     except UnicodeEncodeError:
-        oddities.append(SpecialFile(path, "a name that is not UTF-8"))
+        oddities.append((path, "a name that is not UTF-8"))
         return
     if stat.S_ISDIR(kind):
         folders.append(f"{path}/")
     elif stat.S_ISREG(kind):
         files[path] = entry.stat(follow_symlinks=False).st_size
     else:
-        oddities.append(
-            SpecialFile(path, "a symbolic link" if stat.S_ISLNK(kind) else "no plain file")
-        )
+        oddities.append((path, "a symbolic link" if stat.S_ISLNK(kind) else "no plain file"))
 
 
 def _unreadable(path: str, error: OSError) -> DefectError:

@@ -18,8 +18,8 @@ from theatre.engine.bundle_check.arithmetic import (
     COMPOSITE,
     NANO,
     REFUSALS,
-    Plan,
     Rating,
+    Tally,
     Z,
     identity,
     normalised,
@@ -96,14 +96,6 @@ class Panel:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """An episode that people rate, and the unit that it belongs to."""
-
-    episode_id: str
-    unit: int
-
-
 class RatedColumns:
     """What the episodes of a rated run add to each mean, and which of them people are asked about.
 
@@ -137,14 +129,9 @@ class RatedColumns:
             rank = self._draws.item_rank(episode.episode_id)
             self._scored.append((rank, episode.episode_id, unit))
 
-    def machine(self, criterion: str) -> Fraction | None:
-        """Return what machines measured: the mean over what counts, None where nothing does."""
-        counted = sum(self.counts[criterion])
-        return Fraction(sum(self.sums[criterion]), counted * NANO) if counted else None
-
-    def items(self, count: int) -> list[Item]:
-        """Return the `count` scored episodes with the smallest draws, in their order."""
-        return [Item(name, unit) for _, name, unit in heapq.nsmallest(count, self._scored)]
+    def items(self, count: int) -> dict[str, int]:
+        """Return the `count` scored episodes with the smallest draws, in their order, by unit."""
+        return {name: unit for _, name, unit in heapq.nsmallest(count, self._scored)}
 
     def _unit(self, cluster_key: str | None) -> int:
         unit = self._units
@@ -168,8 +155,8 @@ class Mean:
 class HumanParts:
     """What people gave before the first aggregation: means, documents, bounds of intervals."""
 
-    def __init__(self, plan: Plan, columns: RatedColumns | None, panels: Sequence[Panel]) -> None:
-        self._plan = plan
+    def __init__(self, tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> None:
+        self._plan = tally.plan
         self._columns = columns
         self._asked = [panel for panel in panels if panel.rubric.in_aggregate]
         self._shared = {
@@ -177,22 +164,18 @@ class HumanParts:
             for panel in self._asked
             if panel.rubric.share is not None
         }
-
-    @property
-    def means(self) -> dict[str, Fraction | None]:
-        """Return the human mean of each criterion that people have a share in."""
-        return {name: self._shared[name].rating.mean for name in self._plan.human}
+        self.means = {name: self._shared[name].rating.mean for name in self._plan.human}
+        """The human mean of each criterion that people have a share in."""
+        self._machine = tally.machine_means()
+        self._scores = tally.with_people(self._machine, self.means)
 
     def as_document(self) -> JsonObject | None:
         """Return `human_scores` of the aggregate; None where no people were asked."""
-        columns = self._columns
-        if not self._asked or columns is None:
+        if not self._asked or self._columns is None:
             return None
         return {
             panel.rubric.step_id: panel.as_document(
-                None
-                if panel.rubric.criterion_id is None
-                else columns.machine(panel.rubric.criterion_id)
+                self._machine.get(panel.rubric.criterion_id or "")
             )
             for panel in self._asked
         }
@@ -202,30 +185,19 @@ class HumanParts:
         columns = self._columns
         if columns is None:
             return None, None
-        drawn = columns.items(max((panel.rubric.items for panel in self._asked), default=0))
-        units = {item.episode_id: item.unit for item in drawn}
+        units = columns.items(max((panel.rubric.items for panel in self._asked), default=0))
         means = {one: self._means(one, columns, units) for one in self._plan.ids}
         if name != COMPOSITE:
-            return mixed_bounds(self._score(name, columns), means[name])
+            return mixed_bounds(self._scores[name], means[name])
         total = sum(self._plan.shares)
         weights = {
             one: Fraction(share, total)
             for one, share in zip(self._plan.ids, self._plan.shares, strict=True)
         }
-        score = self._plan.weighted({one: self._score(one, columns) for one in self._plan.ids})
         parts = [
             Mean(weights[one] * mean.weight, mean.values) for one in means for mean in means[one]
         ]
-        return mixed_bounds(score, parts)
-
-    def _score(self, name: str, columns: RatedColumns) -> Fraction | None:
-        machine, share = columns.machine(name), self._plan.human.get(name)
-        if share is None:
-            return machine
-        human = self._shared[name].rating.mean
-        if human is None or (machine is None and share < 1):
-            return None
-        return (1 - share) * (machine or Fraction(0)) + share * human
+        return mixed_bounds(self._plan.weighted(self._scores), parts)
 
     def _means(self, name: str, columns: RatedColumns, units: Mapping[str, int]) -> list[Mean]:
         """Return the means that a score is made of; `units` has the unit of each item."""
@@ -329,7 +301,7 @@ class _RatingCheck:
         self._authors = {identity(name) for name in authors if isinstance(name, str)}
         self._items: Sequence[str]
         if isinstance(columns, RatedColumns):
-            self._items = [item.episode_id for item in columns.items(rubric.items)]
+            self._items = list(columns.items(rubric.items))
         else:
             named = at(self._opened, "detail", "items")
             listed = named if isinstance(named, list) else []

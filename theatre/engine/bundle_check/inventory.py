@@ -59,8 +59,8 @@ def check_inventory(evidence: Evidence) -> bool:
         evidence.ledger,
         CheckId.INVENTORY,
     )
-    for oddity in folder.oddities:
-        ledger.wrong(check, "plain files only", f"{oddity.what} at {oddity.path!r}")
+    for odd, what in folder.oddities:
+        ledger.wrong(check, "plain files only", f"{what} at {odd!r}")
     datasets = set(plan.datasets) if plan is not None else {REPLAY_DATASET, GOLD_LABELS}
     opened = [rating.step_id for rating in evidence.trail.ratings]
     rubrics = () if plan is None else plan.rubrics.values()

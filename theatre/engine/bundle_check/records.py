@@ -177,14 +177,6 @@ def _episode_input(call: JsonValue | Nothing) -> JsonValue | Nothing:
     return data if same_json(at(call, "hop"), 0) else at(data, "episode")
 
 
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """One way through the chain: how many calls it took, and whether all of them succeeded."""
-
-    calls: int
-    succeeded: bool
-
-
 class RecordChecker:
     """Holds each record against the plan, the dataset and the adapters that the trail names.
 
@@ -281,10 +273,9 @@ class RecordChecker:
         if self._runner is not None:
             self._check_play(self._runner, document, calls, episode)
             return
-        first = self._check_round(calls, episode, sent, FIRST)
-        made = first.calls
-        if first.succeeded and episode.episode_id in self._repeated:
-            made += self._check_round(calls[made:], episode, sent, SECOND).calls
+        made, succeeded = self._check_round(calls, episode, sent, FIRST)
+        if succeeded and episode.episode_id in self._repeated:
+            made += self._check_round(calls[made:], episode, sent, SECOND)[0]
         # A call more is a second try that nothing counts.
         if len(calls) != made:
             raise DefectError(f"{made} calls, those of the committed rounds", str(len(calls)))
@@ -357,8 +348,11 @@ class RecordChecker:
         episode: GroundTruthEpisode,
         sent: SentInput,
         repeat: int,
-    ) -> _Round:
-        """Check the calls of one round; a hop that does not succeed is its last one."""
+    ) -> tuple[int, bool]:
+        """Check one round; return how many calls it took, and whether all of them succeeded.
+
+        A hop that does not succeed is its last one.
+        """
         outputs: dict[str, JsonObject] = {}
         for number, hop in enumerate(self._plan.hops):
             place = CallPlace(episode=episode, hop=number, repeat=repeat, sendable=sent.sendable)
@@ -372,9 +366,9 @@ class RecordChecker:
                 named = f"hop {number}, repeat {repeat}, with {defect.expected}"
                 raise DefectError(named, defect.actual) from defect
             if output is None:
-                return _Round(number + 1, succeeded=False)
+                return number + 1, False
             outputs[hop.construct_id] = output
-        return _Round(len(self._plan.hops), succeeded=True)
+        return len(self._plan.hops), True
 
     def _check_versions(self, record: Recorded, where: str) -> None:
         """Let an accepted answer report the pin, and a mismatch report anything."""

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from theatre.engine.bundle_check.arithmetic import published
-from theatre.engine.bundle_check.audit_trail import AuditTrail
 from theatre.engine.bundle_check.batches import stored_records
 from theatre.engine.bundle_check.calls import survives
 from theatre.engine.bundle_check.commitment import bare_lines, episodes
@@ -266,13 +265,6 @@ def check_resolution(
             events.append({"event_type": "escalated", "detail": escalation})
     ledger.compare(CheckId.RESOLUTION, "the steps in the trail", events, evidence.trail.settled)
     ledger.completed(CheckId.RESOLUTION, f"{len(steps)} steps")
-
-
-def computation_versions(plan: CommittedPlan, trail: AuditTrail) -> JsonObject:
-    """Return what the trail must say of computations: one version for each committed name."""
-    recorded = text_members(trail.detail("activated", "computations"))
-    names = {step.computation.name for step in plan.steps if step.computation is not None}
-    return {name: recorded.get(name) for name in sorted(names)}
 
 
 def episode_lines(

@@ -291,7 +291,7 @@ class EpisodeScoring:
 
 def add_up(tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> JsonObject:
     """Return the aggregate of a run and its ratings, without a hash."""
-    people = HumanParts(tally.plan, columns, panels)
+    people = HumanParts(tally, columns, panels)
 
     def bounds(name: str, method: str) -> tuple[float | None, float | None]:
         return people.bounds(name) if "mixed" in method else resampled_bounds(tally, name)

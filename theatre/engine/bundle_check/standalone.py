@@ -92,7 +92,7 @@ def check_sums(evidence: Evidence) -> Problems:
     expected = "".join(
         f"{sha256(evidence.raw(path))}  {path}\n" for path in evidence.paths if path not in UNSUMMED
     )
-    # A file beside those that are summed could be shown as evidence without being any.
+    # A file next to those that are summed could be shown as evidence without being any.
     if evidence.raw("SHA256SUMS") != expected.encode():
         yield "SHA256SUMS: other digests or paths than the files have"
 
@@ -365,12 +365,12 @@ def check_audit_episodes(evidence: Evidence) -> Problems:
             if asked.status != "success":
                 word = "refused" if asked.status == "refused" else "failed"
                 expected.append({"event_type": f"episode_{word}", "detail": asked.trouble})
-    told = [
+    recorded = [
         {"event_type": entry["event_type"], "detail": entry["detail"]}
         for entry in evidence.trail
         if entry["event_type"] in BATCH
     ]
-    yield from differs("audit_trail.jsonl, batches", expected, told)
+    yield from differs("audit_trail.jsonl, batches", expected, recorded)
     # Records that no batch has could be exchanged after the run, and head and certificate hold.
     if batched != evidence.records.keys():
         yield "audit_trail.jsonl: other episodes than there are records"
@@ -404,9 +404,8 @@ def check_invocations(evidence: Evidence) -> Problems:
             yield f"episode {seq}: no record, and the run had not ended"
     if any(line["outcome"] == "not_run" for line in lines) and not tally.ended:
         yield "episodes that were not run, without an end of the run"
-    if evidence.policy.get("max_concurrency", 1) == 1 and len(evidence.recorded) != len(
-        evidence.records
-    ):
+    one_by_one = evidence.policy.get("max_concurrency", 1) == 1
+    if one_by_one and len(evidence.recorded) != len(evidence.records):
         yield "records behind the end of a run that called one episode at a time"
     for _, asked in evidence.records.values():
         yield from asked.problems
@@ -447,18 +446,18 @@ def check_human_scores(evidence: Evidence) -> Problems:
     yield from problems_of_ratings(evidence)
     programme = {step["step_id"]: step for step in evidence.template["resolution_programme"]}
     for step_id, entry in evidence.rubrics.items():
-        told = [
+        recorded = [
             {name: value for name, value in e["detail"].items() if name != "step_id"}
             | {"at": e["at"]}
             for e in evidence.trail
             if e["event_type"] == "human_score" and e["detail"]["step_id"] == step_id
         ]
         if step_id not in opened:
-            if told:
+            if recorded:
                 yield f"{step_id}: scores at a step that was never opened"
             continue
         lines = evidence.values(f"hitl/{step_id}.jsonl")
-        yield from differs(f"hitl/{step_id}.jsonl", told, lines)
+        yield from differs(f"hitl/{step_id}.jsonl", recorded, lines)
         separation = entry.get("identity_separation") or {}
         expected = {
             "step_id": step_id,
@@ -592,14 +591,14 @@ def check_resolution(evidence: Evidence) -> Problems:
         ],
     }
     yield from differs("resolution.json", frame, resolution)
-    expected = [told for done in steps for told in told_of(done)]
-    told = [
+    expected = [event for done in steps for event in events_of(done)]
+    recorded = [
         [entry["event_type"], entry["detail"]]
         for entry in evidence.trail
         if entry["event_type"] in STEP and not entry["event_type"].startswith("human_")
     ]
-    told = [[event, d["step_id"] if event == "hitl_opened" else d] for event, d in told]
-    yield from differs("audit_trail.jsonl, steps", expected, told)
+    recorded = [[event, d["step_id"] if event == "hitl_opened" else d] for event, d in recorded]
+    yield from differs("audit_trail.jsonl, steps", expected, recorded)
     skipped_to: str | None = None
     for step, done in zip(programme, steps, strict=True):
         if step["type"] != "construct_invocation":
@@ -619,17 +618,17 @@ def check_resolution(evidence: Evidence) -> Problems:
         yield "resolution.json: an escalation that leads nowhere"
 
 
-def told_of(done: Document) -> list[list[Any]]:
+def events_of(done: Document) -> list[list[Any]]:
     """Return the entries that the trail must have for a step, without people's scores."""
     if done["type"] == "construct_invocation":
         return []
-    told: list[list[Any]] = [[f"step_{done['status']}", done]]
+    recorded: list[list[Any]] = [[f"step_{done['status']}", done]]
     if done["type"] == "hitl_rubric" and done["status"] != "skipped":
-        told.insert(0, ["hitl_opened", done["step_id"]])
+        recorded.insert(0, ["hitl_opened", done["step_id"]])
     if done["status"] == "failed":
         escalated = {"step_id": done["step_id"], "to": done["result"]["escalated_to"]}
-        told.append(["escalated", escalated])
-    return told
+        recorded.append(["escalated", escalated])
+    return recorded
 
 
 def problems_of_failure(evidence: Evidence, step: Document, result: Document) -> Problems:

@@ -167,7 +167,7 @@ class ScorerKind(StrEnum):
     EXACT = "exact"
     """Values checked against committed values, or against a rule that needs no reading."""
     TEXTUAL = "textual"
-    """Words of a text, which anybody can write without what they say being so."""
+    """Words of a text, which can be written without what they say being so."""
     JUDGED = "judged"
     """The recorded answer of a model that was asked."""
 

@@ -1,4 +1,4 @@
-"""From a finished journal to a sealed bundle with its certificate; nothing here calls anybody.
+"""From a finished journal to a sealed bundle with its certificate; no construct is called here.
 
 Source: docs/contract/evidence.md §4-§5; docs/adr/0051: seal the bundle, then move the state.
 """
@@ -255,12 +255,9 @@ class Settlement:
         event = self._make_sealed_event(settled.resolved_at)
         # The trail precedes the certificate, which must name the trail's head.
         audit_head = await self._write_trail(builder, journal, event)
-        if self._receipt.reproduces is None:
-            certificate = await run_in_thread(
-                self._write_certificate, builder, settled, assessment, event, audit_head
-            )
-        else:
-            certificate = await run_in_thread(self._write_reproduction, builder, settled, event)
+        certificate = await run_in_thread(
+            self._conclude, builder, settled, assessment, event, audit_head
+        )
         # Stamps from before the check: a file that changes after it was checked stops the sealing.
         as_checked = await run_in_thread(file_stamps, builder.draft)
         refused = await check_draft(builder.draft, self._context)
@@ -275,7 +272,7 @@ class Settlement:
             bundle_path=await run_in_thread(builder.seal, as_checked),
         )
 
-    def _write_certificate(
+    def _conclude(
         self,
         builder: EvidenceBundleBuilder,
         settled: SettledRun,
@@ -283,40 +280,58 @@ class Settlement:
         event: AuditEvent,
         audit_head: str,
     ) -> JsonObject | None:
-        bundle_hash, expiry = _complete_sums(builder), assessment.expires_at
-        audit, baselines = settled.documents
-        certificate = issue_certificate(
-            self._template,
-            self._receipt,
-            CertifiedEvidence(
-                aggregate=settled.ending.aggregate,
-                tier=assessment.tier,
-                caps=assessment.caps,
-                expires_at=None if expiry is None else format_rfc3339(expiry),
+        """Write sums, certificate and manifest; return the certificate.
+
+        None for a bundle whose coin was public before its run: no certificate is for that. Raises
+        BundleError for a bundle that lacks a file.
+        """
+        missing = builder.validate_minimum_files()
+        if missing:
+            raise BundleError(f"expected a complete bundle, got one without {', '.join(missing)}")
+        bundle_hash = builder.write_sums()
+        certificate = None
+        if self._receipt.reproduces is None:
+            evidence = self._certified_evidence(settled, assessment, bundle_hash, audit_head)
+            certificate = issue_certificate(self._template, self._receipt, evidence)
+            validate_certificate(certificate, self._context.registry)
+            builder.write_document(CERTIFICATE, certificate)
+        else:
+            document = reproduction_document(self._receipt, settled.ending.aggregate)
+            builder.write_document(REPRODUCTION, document)
+        pins, config = self._template.version_pins, self._template.product_theatre_config
+        builder.write_manifest(
+            EvidenceBundleManifest(
+                theatre_id=self._receipt.theatre_id,
+                commitment_hash=self._receipt.commitment_hash,
                 bundle_hash=bundle_hash,
-                audit_head=audit_head,
-                version_source=settled.calls.version_source,
-                isolation=settled.isolation,
-                data_audit=audit,
-                baselines=baselines,
-                findings=settled.findings,
-                issuer=self._settings.issuer,
-                moment=event.at,
-            ),
+                file_inventory=builder.file_inventory,
+                created_at=event.at,
+                construct_version=pins.constructs[config.construct_under_test],
+                scorer_version=pins.scorer_version,
+                methodology_version=pins.methodology_version,
+            )
         )
-        validate_certificate(certificate, self._context.registry)
-        builder.write_document(CERTIFICATE, certificate)
-        builder.write_manifest(self._manifest(builder, bundle_hash, event.at))
         return certificate
 
-    def _write_reproduction(
-        self, builder: EvidenceBundleBuilder, settled: SettledRun, event: AuditEvent
-    ) -> None:
-        """Conclude a bundle whose coin was public before its run: no certificate is for that."""
-        bundle_hash = _complete_sums(builder)
-        document = reproduction_document(self._receipt, settled.ending.aggregate)
-        builder.write_document(REPRODUCTION, document)
-        builder.write_manifest(self._manifest(builder, bundle_hash, event.at))
+    def _certified_evidence(
+        self, settled: SettledRun, assessment: TierAssessment, bundle_hash: str, audit_head: str
+    ) -> CertifiedEvidence:
+        expiry, (audit, baselines) = assessment.expires_at, settled.documents
+        return CertifiedEvidence(
+            aggregate=settled.ending.aggregate,
+            tier=assessment.tier,
+            caps=assessment.caps,
+            expires_at=None if expiry is None else format_rfc3339(expiry),
+            bundle_hash=bundle_hash,
+            audit_head=audit_head,
+            version_source=settled.calls.version_source,
+            isolation=settled.isolation,
+            data_audit=audit,
+            baselines=baselines,
+            findings=settled.findings,
+            issuer=self._settings.issuer,
+            moment=format_rfc3339(settled.resolved_at),
+        )
 
     def _write_tier(self, builder: EvidenceBundleBuilder, settled: SettledRun) -> TierAssessment:
         missing = set(builder.validate_minimum_files()) - WRITTEN_AFTER_TIER
@@ -337,14 +352,14 @@ class Settlement:
 
     def _make_sealed_event(self, resolved_at: datetime) -> AuditEvent:
         moment = format_rfc3339(resolved_at)
-        receipt = self._receipt
+        receipt, identifier = self._receipt, None
+        if receipt.reproduces is None:
+            identifier = certificate_id(receipt.theatre_id, receipt.commitment_hash)
         return AuditEvent(
             event_type=SEALED,
             at=moment,
             detail={
-                "certificate_id": None
-                if receipt.reproduces is not None
-                else certificate_id(receipt.theatre_id, receipt.commitment_hash),
+                "certificate_id": identifier,
                 "issuer": self._settings.issuer,
                 "issued_at": moment,
                 "theatre_resolved_at": moment,
@@ -365,26 +380,3 @@ class Settlement:
             lines.write(canonical_line(sealed))
             await run_in_thread(stack.close)
         return head_after(sealed).entry_hash
-
-    def _manifest(
-        self, builder: EvidenceBundleBuilder, bundle_hash: str, created_at: str
-    ) -> EvidenceBundleManifest:
-        pins, config = self._template.version_pins, self._template.product_theatre_config
-        return EvidenceBundleManifest(
-            theatre_id=self._receipt.theatre_id,
-            commitment_hash=self._receipt.commitment_hash,
-            bundle_hash=bundle_hash,
-            file_inventory=builder.file_inventory,
-            created_at=created_at,
-            construct_version=pins.constructs[config.construct_under_test],
-            scorer_version=pins.scorer_version,
-            methodology_version=pins.methodology_version,
-        )
-
-
-def _complete_sums(builder: EvidenceBundleBuilder) -> str:
-    """Write the sums of a bundle and return its hash; BundleError for one that lacks a file."""
-    missing = builder.validate_minimum_files()
-    if missing:
-        raise BundleError(f"expected a complete bundle, got one without {', '.join(missing)}")
-    return builder.write_sums()

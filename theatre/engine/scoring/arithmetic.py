@@ -127,5 +127,6 @@ class FailureStop:
 
     def count(self, outcome: EpisodeOutcome) -> None:
         """Take the outcome of the next episode in dataset order."""
+        # A refusal is no failure: it has a bound of its own, at the end.
         self._failures += outcome is EpisodeOutcome.MISSING
         self.stopped = self._limit is not None and self._failures > self._limit

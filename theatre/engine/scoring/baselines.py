@@ -1,7 +1,8 @@
 """What answers without any work would score, through the same scorers as the construct.
 
 Source: docs/contract/earned.md §5.2. At most a thousand episodes, which
-wait in a file: memory does not grow with the number of episodes, nor with their size.
+wait in a file: memory does not grow with the number of episodes, nor with their size. Draw, players
+and scores stand in one module: all three are read for one question.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import hashlib
 import heapq
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import cast
 
@@ -80,14 +80,6 @@ class NotApplicable(StrEnum):
     """The runner of its episodes does not bring one to an end where the answers are trivial."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineCase:
-    """One drawn episode: as the dataset has it, and the input as it was sent."""
-
-    episode: GroundTruthEpisode
-    sent: JsonObject
-
-
 class DrawnEpisodes:
     """The episodes with the smallest SHA-256(commitment_hash + ":baseline:" + episode_id)."""
 
@@ -102,6 +94,8 @@ class DrawnEpisodes:
 
     def add(self, episode: GroundTruthEpisode, sent: JsonObject) -> None:
         """Take the next episode that was run."""
+        # Drawn by the commitment: who runs the theatre must not choose on which episodes it looks
+        # good next to a trivial answer.
         text = f"{self._commitment_hash}:baseline:{episode.episode_id}"
         drawn = -int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
         if len(self._heap) < MAX_EPISODES:
@@ -126,8 +120,8 @@ class DrawnEpisodes:
         """Return how many are drawn."""
         return len(self._heap)
 
-    def cases(self) -> Iterator[BaselineCase]:
-        """Yield those that are drawn, in the order of the dataset."""
+    def cases(self) -> Iterator[tuple[GroundTruthEpisode, JsonObject]]:
+        """Yield those that are drawn, with the input as it was sent, in the dataset's order."""
         for _, seq, place in sorted(self._heap, key=lambda drawn: drawn[1]):
             self._spool.seek(place)
             line = parse_object(self._spool.readline())
@@ -139,7 +133,7 @@ class DrawnEpisodes:
                 cluster_key=cast("str | None", line["cluster_key"]),
             )
             sent = cast("JsonObject | None", line["sent"])
-            yield BaselineCase(episode=episode, sent=episode.input_data if sent is None else sent)
+            yield episode, episode.input_data if sent is None else sent
 
 
 # Interactive episodes, played with answers that no work went into: the episode is the one that the
@@ -267,16 +261,16 @@ class BaselineScores:
         raise_if_cancelled: Callable[[], None],
     ) -> None:
         """Play each episode twice; what others expect is no answer to a turn."""
-        for case in drawn.cases():
-            label = gold.get(case.episode.episode_id)
+        for episode, _ in drawn.cases():
+            label = gold.get(episode.episode_id)
             for baseline in (Baseline.EMPTY, Baseline.COPIED):
                 raise_if_cancelled()
-                made = players.answer(case.episode, copies=baseline is Baseline.COPIED)
+                made = players.answer(episode, copies=baseline is Baseline.COPIED)
                 results = {
-                    plan.criterion_id: score_criterion(plan, case.episode, made, label)
+                    plan.criterion_id: score_criterion(plan, episode, made, label)
                     for plan in self._plans
                 }
-                columns[baseline].add(results, case.episode.cluster_key)
+                columns[baseline].add(results, episode.cluster_key)
 
     def _score(
         self,
@@ -285,9 +279,9 @@ class BaselineScores:
         columns: Mapping[Baseline, _Column],
     ) -> None:
         most_frequent, before = self._leading_expectations(drawn, gold)
-        for case in drawn.cases():
-            label = gold.get(case.episode.episode_id)
-            held = self._provider.expectations(case.episode, label)
+        for episode, sent in drawn.cases():
+            label = gold.get(episode.episode_id)
+            held = self._provider.expectations(episode, label)
             results: dict[Baseline, dict[str, CriterionResult]] = {one: {} for one in Baseline}
             for plan in self._plans:
                 criterion = plan.criterion_id
@@ -298,7 +292,7 @@ class BaselineScores:
                 expected = held.get(criterion)
                 answers = {
                     Baseline.EMPTY: _empty_like(expected),
-                    Baseline.COPIED: _copied(case.sent, path, expected),
+                    Baseline.COPIED: _copied(sent, path, expected),
                     Baseline.MOST_FREQUENT: most_frequent.get(criterion, ABSENT),
                     Baseline.OTHER_EPISODE: before.get(criterion, ABSENT),
                 }
@@ -308,12 +302,12 @@ class BaselineScores:
                         hops = {name: cast("JsonObject", {}) for name in self._constructs}
                         hops[construct] = _with_value(path, answer)
                         made = EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=hops)
-                        result = score_criterion(plan, case.episode, made, label)
+                        result = score_criterion(plan, episode, made, label)
                     results[baseline][criterion] = result
                 if expected is not None:
                     before[criterion] = expected
             for baseline, column in columns.items():
-                column.add(results[baseline], case.episode.cluster_key)
+                column.add(results[baseline], episode.cluster_key)
 
     def _leading_expectations(
         self, drawn: DrawnEpisodes, gold: Mapping[str, JsonObject]
@@ -345,8 +339,8 @@ class BaselineScores:
     def _held(
         self, drawn: DrawnEpisodes, gold: Mapping[str, JsonObject]
     ) -> Iterator[dict[str, JsonValue]]:
-        for case in drawn.cases():
-            yield self._provider.expectations(case.episode, gold.get(case.episode.episode_id))
+        for episode, _ in drawn.cases():
+            yield self._provider.expectations(episode, gold.get(episode.episode_id))
 
 
 class _Column:
@@ -385,6 +379,8 @@ def baseline_findings(baselines: JsonObject, aggregate: JsonObject) -> list[str]
         cast("Mapping[str, JsonObject]", aggregate[name]) for name in ("scores", "score_intervals")
     )
     found = []
+    # The best baseline against the interval's low end: a score that chance alone could lift above
+    # an answer without work is worth a word to the reader.
     for criterion, one in cast("dict[str, JsonObject]", baselines["criteria"]).items():
         low = cast("float | None", intervals[criterion]["low"])
         limit = cast("float | None", scores[criterion]) if low is None else low

@@ -21,8 +21,10 @@ from theatre.engine.scoring.arithmetic import LEVEL, published_interval, undefin
 
 DRAWS = 10_000
 MAX_BOOTSTRAP_UNITS = 5_000
-"""Above so many units the normal interval takes over."""
+"""Above so many units the normal interval takes over: it is as right there (docs/statistics.md),
+and resamples cost time by the unit."""
 
+# One unit says nothing of how much units differ: no interval, rather than one without a width.
 _MIN_UNITS = 2
 # A megabyte an array, so that the work stays in the processor's cache. No draw depends on it.
 _CELLS_IN_MEMORY = 1 << 17

@@ -209,11 +209,13 @@ class CalibrationTally:
         result = scores[self._criterion]
         if not isinstance(result, Scored):
             return
+        # Half right is no event that a probability could be about.
         if result.nano not in {0, NANO}:
             self._without_verdict += 1
         elif probability is None:
             self._without_probability += 1
         else:
+            # The last bin has both of its ends: certainty belongs somewhere.
             place = min(probability.nano * BINS // NANO, BINS - 1)
             self._bins[place].add(probability.nano, right=result.nano == NANO)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -33,44 +34,22 @@ Weights: TypeAlias = Mapping[str, Fraction]
 
 
 @dataclass(slots=True)
-class _PairSums:
-    """Sums over the episodes that count in both of two criteria; scores in billionths."""
-
-    count: int = 0
-    first: int = 0
-    second: int = 0
-    product: int = 0
-
-    def add(self, first: int, second: int) -> None:
-        self.count += 1
-        self.first += first
-        self.second += second
-        self.product += first * second
-
-    def plus(self, other: _PairSums) -> _PairSums:
-        return _PairSums(
-            self.count + other.count,
-            self.first + other.first,
-            self.second + other.second,
-            self.product + other.product,
-        )
-
-
-@dataclass(slots=True)
 class JointMoments:
     """Exact first and second moments of the criteria of one part, gathered as episodes stream.
 
-    `episodes` is how many count in at least one criterion.
+    `pairs` has, over the episodes that count in both of two criteria, `count`, `first`, `second`
+    and `product`: sums of their number and of scores in billionths. `episodes` is how many count
+    in at least one criterion.
     """
 
-    pairs: dict[tuple[str, str], _PairSums]
+    pairs: dict[tuple[str, str], Counter[str]]
     episodes: int = 0
 
     @classmethod
     def of(cls, plans: Sequence[CriterionPlan]) -> JointMoments:
         """Return the moments of no episode."""
         criteria = [plan.criterion_id for plan in plans]
-        return cls({pair: _PairSums() for pair in combinations_with_replacement(criteria, 2)})
+        return cls({pair: Counter() for pair in combinations_with_replacement(criteria, 2)})
 
     def add(self, scores: Mapping[str, CriterionResult]) -> None:
         """Take one episode that was run: a failure counts as 0, any other gap not at all."""
@@ -80,18 +59,19 @@ class JointMoments:
             if isinstance(result, Scored) or result is Verdict.MISSING
         }
         self.episodes += bool(counted)
-        for pair, sums in self.pairs.items():
-            if pair[0] in counted and pair[1] in counted:
-                sums.add(counted[pair[0]], counted[pair[1]])
+        for (one, other), sums in self.pairs.items():
+            if one in counted and other in counted:
+                first, second = counted[one], counted[other]
+                sums.update(count=1, first=first, second=second, product=first * second)
 
     def plus(self, other: JointMoments) -> JointMoments:
         """Return the moments of both parts together."""
-        pairs = {pair: sums.plus(other.pairs[pair]) for pair, sums in self.pairs.items()}
+        pairs = {pair: sums + other.pairs[pair] for pair, sums in self.pairs.items()}
         return JointMoments(pairs, self.episodes + other.episodes)
 
     def count(self, criterion: str) -> int:
         """Return how many episodes count in `criterion`."""
-        return self.pairs[criterion, criterion].count
+        return self.pairs[criterion, criterion]["count"]
 
     def units(self, weights: Weights) -> int:
         """Return how many episodes the weighted score is made of."""
@@ -109,14 +89,14 @@ class JointMoments:
         """
         total = Fraction(0)
         for (first, second), sums in self.pairs.items():
-            if not sums.count or first not in weights or second not in weights:
+            if not sums["count"] or first not in weights or second not in weights:
                 continue
             mean, other_mean = self._mean(first), self._mean(second)
             joint = (
-                sums.product
-                - mean * sums.second
-                - other_mean * sums.first
-                + sums.count * mean * other_mean
+                sums["product"]
+                - mean * sums["second"]
+                - other_mean * sums["first"]
+                + sums["count"] * mean * other_mean
             )
             share = weights[first] * weights[second] / (self.count(first) * self.count(second))
             total += share * joint * (1 if first == second else 2)
@@ -124,7 +104,7 @@ class JointMoments:
 
     def _mean(self, criterion: str) -> Fraction:
         sums = self.pairs[criterion, criterion]
-        return Fraction(sums.first, sums.count)
+        return Fraction(sums["first"], sums["count"])
 
 
 def holdout_gap(
@@ -178,6 +158,7 @@ def is_held_out(commitment_hash: str, episode_id: str, split: Fraction) -> bool:
     Source: docs/contract/scoring.md §6. Shows over-fitting, not fraud: an author can try
     templates until a split suits.
     """
+    # By what was committed: no one sets it directly, and anyone can compute it again.
     digest = hashlib.sha256(f"{commitment_hash}:{episode_id}".encode()).hexdigest()
     return int(digest[:16], 16) * split.denominator < split.numerator * _DRAW_RANGE
 

@@ -51,6 +51,7 @@ def interval_alpha(items: Sequence[Sequence[Fraction]]) -> Fraction | None:
 
     Items with fewer than two values can be paired with nothing and are left out.
     """
+    # A value without a partner disagrees with no one.
     pairable = [values for values in items if len(values) >= _MIN_SCORERS]
     every = [value for values in pairable for value in values]
     expected = _squared_differences(every) / max(1, len(every) - 1)

@@ -129,6 +129,7 @@ class TierAssigner:
     @staticmethod
     def compute_expiry(tier: VerificationTier, *, resolved_at: datetime) -> datetime | None:
         """Return a certificate's `expires_at`: the first instant at which it is expired."""
+        # From the resolution: the issue is a moment that a second issue could move.
         moment = utc_moment(resolved_at)
         lifetime = _LIFETIMES[tier]
         return None if lifetime is None else moment + lifetime
@@ -252,8 +253,11 @@ def _of_episodes(facts: TierFacts) -> _Found:
     # Copies of a question are one question; where there are none, the count says it all.
     if facts.distinct_inputs < min(MIN_REPLAYS, facts.replay_count):
         yield "distinct-inputs-below-50", str(facts.distinct_inputs)
+    # Of those that were run: with the whole dataset below the line, a run that stopped at once
+    # would have next to no failures.
     if facts.failures > MAX_FAILURE_RATE * facts.run:
         yield "failure-rate-above-20", f"{facts.failures}/{facts.run}"
+    # Refused episodes are in no mean: without a bound a construct could refuse all that is hard.
     if facts.refusals > facts.max_refusal_rate * facts.run:
         seen = f"{facts.refusals}/{facts.run}, allowed {facts.max_refusal_rate}"
         yield "refusal-rate-above-max", seen
@@ -268,6 +272,7 @@ def _of_criteria(facts: TierFacts) -> _Found:
         distinct = facts.criterion_distinct_inputs[criterion]
         if distinct < min(MIN_CRITERION_N, counts.counted):
             yield f"distinct-per-criterion-below-30:{criterion}", str(distinct)
+        # A scorer or its data is at fault: what such answers are worth is not known.
         if counts.unscored > 0:
             yield f"unscored-answers:{criterion}", str(counts.unscored)
         # Out of the episodes that asked for it: else a rare criterion could be declined whole.

@@ -1,7 +1,8 @@
 """What the assigner knows: of one run, of one issued certificate, of what happened around them.
 
 Source: docs/contract/scoring.md §7: from stored evidence. There is no score here and no
-rate that was rounded: only counts, names and yes or no.
+rate that was rounded: only counts, names and yes or no. All are in one module because all are one
+form (`Record`), checked alike.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ MIN_REPLAYS = 50
 MAX_FAILURE_RATE = Fraction(1, 5)
 """Share of the episodes run that may fail; exactly this much is allowed."""
 
+# Fifty scored episodes are not enough where a criterion applies to three of them.
 MIN_CRITERION_N = 30
 """Counted episodes (scored and missing) that BACKTESTED needs on every criterion."""
 
@@ -60,6 +62,7 @@ MIN_RUNS = 3
 MIN_RUNS_SPAN = timedelta(days=90)
 """Time from the first to the newest of those runs."""
 
+# Two runs on one day and a third after a quarter would span 90 days and show nothing in between.
 MAX_RUN_GAP = timedelta(days=45)
 """Time between neighbouring runs; exactly this much is allowed."""
 

@@ -89,16 +89,11 @@ def allowed_paths(programs: Iterable[str], own: Iterable[Path]) -> AllowedPaths:
     """
     prefixes = [one for program in (*programs, sys.executable) for one in _prefixes(program)]
     machine = tuple(dict.fromkeys((*SYSTEM, *prefixes)))
-    hidden = tuple({_PACKAGE, *_backend(), *_other_copies(machine)})
+    # The service, where it is installed next to this package.
+    backend = _PACKAGE.with_name("backend")
+    hidden = {_PACKAGE, *_other_copies(machine)} | ({backend} if backend.is_dir() else set())
     reading = (*machine, *KIT, *OWN_CODE, *own)
-    return AllowedPaths(reading=tuple(dict.fromkeys(reading)), hidden=hidden)
-
-
-@cache
-def _backend() -> tuple[Path, ...]:
-    """Return the folder of the service, where it is installed next to this package."""
-    folder = _PACKAGE.with_name("backend")
-    return (folder,) if folder.is_dir() else ()
+    return AllowedPaths(reading=tuple(dict.fromkeys(reading)), hidden=tuple(hidden))
 
 
 @cache

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from theatre.oracles import process_tree
-from theatre.oracles.isolation import seccomp
 from theatre.oracles.isolation.allowed_paths import (
     DEVICES,
     PROCESS_FACTS,
@@ -32,7 +31,14 @@ from theatre.oracles.isolation.allowed_paths import (
     AllowedPaths,
     allowed_paths,
 )
-from theatre.oracles.isolation.landlock import SIGNAL_ABI, TRUNCATE_ABI, landlock_abi, rules
+from theatre.oracles.isolation.kernel_rules import (
+    SIGNAL_ABI,
+    TRUNCATE_ABI,
+    filter_for,
+    is_known_machine,
+    landlock_abi,
+    rules,
+)
 
 REFUSED = "ECHELON_TEST_REFUSE_ISOLATION"
 """Names means that count as missing on this machine, for tests alone."""
@@ -130,8 +136,8 @@ def _orders(paths: AllowedPaths, reach: Reach, folder: Path, means: Isolator) ->
         )
         ruled = (found.handled, found.allowed)
     filtered = None
-    if seccomp.is_known_machine():
-        written_filter = seccomp.filter_for(
+    if is_known_machine():
+        written_filter = filter_for(
             network=reach.network,
             signals=means is Isolator.LANDLOCK and abi < SIGNAL_ABI,
             truncation=means is Isolator.LANDLOCK and abi < TRUNCATE_ABI,
@@ -150,7 +156,7 @@ def _best_means(network: bool, refused: str) -> Isolator:  # noqa: FBT001 - a ke
     missing = set(refused.split(","))
     found = {
         Isolator.NAMESPACES: lambda: _working_variant(network) is not None,
-        Isolator.LANDLOCK: lambda: landlock_abi() > 0 and seccomp.is_known_machine(),
+        Isolator.LANDLOCK: lambda: landlock_abi() > 0 and is_known_machine(),
         Isolator.OTHER_USER: _can_change_user,
     }
     if sys.platform == "linux":

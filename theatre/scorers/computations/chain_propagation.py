@@ -16,7 +16,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ParseError
 from theatre.engine.models import Computation, ScorerKind
 from theatre.engine.scoring.provider import ABSENT, Absent, at_path
-from theatre.scorers.agreement import agree, canonical_key
+from theatre.scorers.agreement import PATH, agree, canonical_key, closed_schema
 
 # What the constructs of a chain carry on: items of an answer, and whether they are borne out.
 
@@ -279,17 +279,16 @@ class _Tally:
         }
 
 
-_PATH: JsonObject = {"type": "string", "minLength": 1}
-_CHAIN: JsonObject = {"type": "array", "items": _PATH, "minItems": 1, "uniqueItems": True}
+_CHAIN: JsonObject = {"type": "array", "items": PATH, "minItems": 1, "uniqueItems": True}
 _EFFECTS: JsonObject = {
     "type": "object",
     "additionalProperties": False,
     "required": ["label", "term", "facts"],
     "properties": {
-        "label": _PATH,
-        "term": _PATH,
+        "label": PATH,
+        "term": PATH,
         "claims": {"type": "object", "additionalProperties": {"type": "array", "minItems": 1}},
-        "facts": {"type": "object", "additionalProperties": _PATH, "minProperties": 1},
+        "facts": {"type": "object", "additionalProperties": PATH, "minProperties": 1},
     },
 }
 
@@ -297,19 +296,16 @@ COMPUTATION = Computation(
     name="chain_propagation",
     version="1",
     kind=ScorerKind.EXACT,
-    params_schema={
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["chain", "field", "expected", "decision"],
-        "properties": {
+    params_schema=closed_schema(
+        {
             "chain": _CHAIN,
-            "field": _PATH,
-            "expected": _PATH,
-            "decision": _PATH,
+            "field": PATH,
+            "expected": PATH,
+            "decision": PATH,
             "effects": _EFFECTS,
             "listed": {"type": "integer", "minimum": 0, "maximum": MAX_LISTED},
         },
-    },
+        required=["chain", "field", "expected", "decision"],
+    ),
     compute=compute,
 )

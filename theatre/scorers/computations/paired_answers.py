@@ -25,6 +25,7 @@ from theatre.engine.scoring.arithmetic import (
     undefined_interval,
     wilson_bounds,
 )
+from theatre.scorers.agreement import PATH, closed_schema
 from theatre.scorers.computations.paired_inputs import (
     DUPLICATE,
     NEUTRAL,
@@ -261,24 +262,20 @@ def _group_verdicts(values: Iterable[tuple[str, _Value]]) -> dict[str, list[_Val
     return grouped
 
 
-_PATH: JsonObject = {"type": "string", "minLength": 1}
-_PATHS: JsonObject = {"type": "object", "minProperties": 1, "additionalProperties": _PATH}
+_PATHS: JsonObject = {"type": "object", "minProperties": 1, "additionalProperties": PATH}
 
 COMPUTATION = Computation(
     name="paired_answers",
     version="1",
     kind=ScorerKind.EXACT,
-    params_schema={
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["twin", "decision", "right"],
-        "properties": {
-            "twin": _PATH,
-            "decision": {"type": "array", "items": _PATH, "minItems": 1, "uniqueItems": True},
+    params_schema=closed_schema(
+        {
+            "twin": PATH,
+            "decision": {"type": "array", "items": PATH, "minItems": 1, "uniqueItems": True},
             "right": {"type": "object", "minProperties": 1, "additionalProperties": _PATHS},
         },
-    },
+        required=["twin", "decision", "right"],
+    ),
     compute=compute,
 )
 

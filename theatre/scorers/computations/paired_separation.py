@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.models import Computation, ScorerKind
 from theatre.engine.scoring.provider import Absent, answered_at
+from theatre.scorers.agreement import PATH, closed_schema
 from theatre.scorers.computations.paired_answers import (
     Tally,
     auroc,
@@ -92,24 +93,19 @@ def _auroc(all_hops: Sequence[_Hops], params: JsonObject) -> float | None:
     return auroc(firsts, [cast("float", second) for _, second in scored])
 
 
-_PATH: JsonObject = {"type": "string", "minLength": 1}
-
 COMPUTATION = Computation(
     name="paired_separation",
     version="1",
     kind=ScorerKind.EXACT,
-    params_schema={
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["first", "second", "verdicts_at", "verdicts", "score"],
-        "properties": {
-            "first": _PATH,
-            "second": _PATH,
-            "verdicts_at": _PATH,
-            "verdicts": {"type": "array", "items": _PATH, "minItems": 1, "uniqueItems": True},
-            "score": _PATH,
+    params_schema=closed_schema(
+        {
+            "first": PATH,
+            "second": PATH,
+            "verdicts_at": PATH,
+            "verdicts": {"type": "array", "items": PATH, "minItems": 1, "uniqueItems": True},
+            "score": PATH,
         },
-    },
+        required=["first", "second", "verdicts_at", "verdicts", "score"],
+    ),
     compute=compute,
 )

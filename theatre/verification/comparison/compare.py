@@ -12,11 +12,12 @@ from typing import Any, cast
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.scoring import COMPOSITE
 from theatre.engine.scoring.arithmetic import ratio, rounded_number
-from theatre.verification.comparison.paired_differences import (
+from theatre.verification.comparison.sealed_runs import (
+    SealedRun,
     measure_confidence_discipline,
     measure_difference,
+    read_sealed_run,
 )
-from theatre.verification.comparison.sealed_runs import SealedRun, read_sealed_run
 from theatre.verification.errors import NotComparableError
 from theatre.verification.records import find_differences
 

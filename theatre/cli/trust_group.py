@@ -1,0 +1,181 @@
+"""`echelon trust` and `echelon log`: the issuer's keys, and his log as a folder to publish."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from theatre.cli.exits import echo, json_option, print_document
+from theatre.cli.log_network import gather_cosignatures
+from theatre.cli.workspace import Workspace
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.clock import format_rfc3339
+from theatre.engine.errors import NotFoundError
+from theatre.files.trust_home import TrustHome, trust_folder
+from theatre.transparency.entries import EntryType, encode_entry
+from theatre.transparency.log import Appended, LogWriter
+from theatre.transparency.notes import Checkpoint, Note, encode_base64
+from theatre.transparency.trust import Trust, TrustedKey
+
+
+def issuer_home() -> TrustHome:
+    """Return the folder of this user's keys and log."""
+    return TrustHome(trust_folder(os.environ))
+
+
+async def append_entries(home: TrustHome, trust: Trust, entries: Sequence[bytes]) -> Appended:
+    """Log entries, with the cosignatures of the witnesses that answer; returns once public.
+
+    Witnesses are asked outside of the log's lock: a slow one delays no other run.
+    """
+    store = home.log
+    async with store.hold():
+        writer = LogWriter(store, trust.log, home.log_signer(trust))
+        await writer.open()
+        appended = await writer.append(entries)
+    lines, missing = await gather_cosignatures(
+        store, appended.checkpoint, trust.policy.witnesses.values()
+    )
+    for witness in missing:
+        echo(f"warning: no cosignature: {witness}", err=True)
+    if lines:
+        async with store.hold():
+            await writer.open()
+            if writer.tree.size == appended.size:
+                checkpoint = await writer.add_cosignatures(lines)
+                return Appended(appended.indices, checkpoint, appended.size)
+    return appended
+
+
+def key_entry(trusted: TrustedKey) -> bytes:
+    """Return the log's entry for an issuer's key, as it stands now."""
+    until = trusted.valid_until
+    members: JsonObject = {
+        "role": "issuer",
+        "kid": trusted.key.kid,
+        "public_key": encode_base64(trusted.key.der),
+        "valid_from": format_rfc3339(trusted.valid_from),
+        "valid_until": None if until is None else format_rfc3339(until),
+        "revoked_at": None,
+    }
+    return encode_entry(EntryType.KEY, members)
+
+
+@click.group()
+def trust() -> None:
+    """Show, rotate and revoke the keys that sign your certificates."""
+
+
+@trust.command()
+@json_option
+def show(*, as_json: bool) -> None:
+    """Show the keys, the log and the policy of witnesses: what a reader needs to trust you."""
+    home = issuer_home()
+    current = home.open(issuer=Workspace.from_environment().issuer, at=datetime.now(UTC))
+    if as_json:
+        print_document(current.as_document())
+        return
+    echo(f"issuer   {current.issuer}")
+    for trusted in current.keys:
+        span = f"from {format_rfc3339(trusted.valid_from)}"
+        if trusted.valid_until is not None:
+            span += f" to {format_rfc3339(trusted.valid_until)}"
+        if trusted.revoked_index is not None:
+            span += f", revoked at entry {trusted.revoked_index}"
+        echo(f"key      {trusted.key.kid} {span}")
+    echo(f"log      {current.log}")
+    echo(f"folder   {home.folder}")
+
+
+@trust.command()
+@json_option
+def rotate(*, as_json: bool) -> None:
+    """Sign with a new key from now on; the old one counts for what it has signed."""
+    home = issuer_home()
+    now = datetime.now(UTC)
+    current = home.open(issuer=Workspace.from_environment().issuer, at=now)
+    rotated = home.rotate(current, at=now)
+    asyncio.run(append_entries(home, rotated, [key_entry(key) for key in rotated.keys[-2:]]))
+    if as_json:
+        print_document(rotated.as_document())
+    else:
+        echo(f"key      {rotated.keys[-1].key.kid} from {format_rfc3339(now)}")
+
+
+@trust.command()
+@click.argument("kid")
+@json_option
+def revoke(kid: str, *, as_json: bool) -> None:
+    """Refuse the signatures of the key KID on everything that is logged from now on.
+
+    A key that may be in other hands is revoked; a new one signs from now on. What the log has
+    before this still counts: a thief could not have put it there.
+    """
+    home, now = issuer_home(), datetime.now(UTC)
+    current = home.read()
+    keys = {} if current is None else {trusted.key.kid: trusted for trusted in current.keys}
+    if current is None or kid not in keys:
+        raise NotFoundError(
+            f"expected one of your keys ({', '.join(keys) or 'none yet'}), got {kid}"
+        )
+    members: JsonObject = {
+        "role": "issuer",
+        "kid": kid,
+        "public_key": encode_base64(keys[kid].key.der),
+        "valid_from": format_rfc3339(keys[kid].valid_from),
+        "valid_until": None,
+        "revoked_at": format_rfc3339(now),
+    }
+    entry = encode_entry(EntryType.KEY, members)
+    appended = asyncio.run(append_entries(home, current, [entry]))
+    revoked = current.revoked(kid, index=appended.indices[0])
+    home.write(revoked)
+    if kid == revoked.keys[-1].key.kid:
+        revoked = home.rotate(revoked, at=now)
+        asyncio.run(append_entries(home, revoked, [key_entry(revoked.keys[-1])]))
+    if as_json:
+        print_document(revoked.as_document())
+    else:
+        echo(f"revoked  {kid} at entry {appended.indices[0]} of the log")
+        echo(f"key      {revoked.keys[-1].key.kid}")
+
+
+@click.group()
+def log() -> None:
+    """Show your log, and export it as a folder that any web server can publish."""
+
+
+@log.command("show")
+@json_option
+def show_log(*, as_json: bool) -> None:
+    """Show the last checkpoint of your log."""
+    data = asyncio.run(issuer_home().log.read("checkpoint"))
+    checkpoint = Checkpoint.parse(Note.parse(data).text)
+    if as_json:
+        print_document(
+            {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
+        )
+    else:
+        for line in data.decode().splitlines():
+            echo(line)
+
+
+@log.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+def export(folder: Path) -> None:
+    """Copy your log and your trust.json to FOLDER; what is there already is brought up to date."""
+    home = issuer_home()
+    source = home.folder / "log"
+    if not (source / "checkpoint").exists():
+        raise NotFoundError(f"expected a log in {source}, got none: no run has made one yet")
+    # The checkpoint last: who reads meanwhile finds every tile of the one that he sees.
+    shutil.copytree(source / "tile", folder / "tile", dirs_exist_ok=True)
+    shutil.copyfile(home.folder / "trust.json", folder / "trust.json")
+    shutil.copyfile(source / "checkpoint", folder / "checkpoint")
+    echo(f"exported {folder}")
