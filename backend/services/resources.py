@@ -96,7 +96,7 @@ class TheatreResources:
     def require_valid(self, document: JsonObject) -> ValidationReport:
         """Return the report of a valid template; InvalidTemplateError lists every violation."""
         report = self.validate(document)
-        if report.errors:
+        if report.errors or report.view is None:
             raise InvalidTemplateError(
                 f"the template breaks {len(report.errors)} rule(s)", violations=report.errors
             )

@@ -80,7 +80,7 @@ async def validate_template(
     `require_isolated`.
     """
     report = await asyncio.to_thread(resources.require_valid, document)
-    view = view_template(document)
+    view = report.view
     if isinstance(view, ProductTheatreTemplate):
         doubts = resources.constructs.check_named(endpoints(view), found)
         await resources.constructs.require_isolated(endpoints(view))
@@ -223,8 +223,7 @@ def _check_and_store(
     document: JsonObject, uploads: frozenset[str], resources: TheatreResources
 ) -> None:
     """Validate once more, copy every dataset, and verify the copies. Blocks."""
-    resources.require_valid(document)
-    view = view_template(document)
+    view = resources.require_valid(document).view
     if not isinstance(view, ProductTheatreTemplate):
         return
     for name, path in view.product_theatre_config.data_paths().items():

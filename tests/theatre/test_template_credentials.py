@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.template_validator import TemplateValidator
 from theatre.engine.template_validator.text_rules import credential_kind
 
@@ -61,6 +62,14 @@ def test_a_template_with_a_credential_is_refused_without_repeating_it(secret: st
     assert {"", "/template_family", "/theatre_id"} < refused
     repeated = secret[:16]
     assert not [error for error in report.errors if repeated in f"{error.pointer} {error.detail}"]
+
+
+@pytest.mark.parametrize("secret", CREDENTIALS)
+def test_a_credential_is_found_in_a_text_alone_and_in_a_name_alone(secret: str) -> None:
+    documents: list[JsonObject] = [{"note": ["x", secret, "y"]}, {"note": {"x": 1, secret: 2}}]
+    for document in documents:
+        report = TemplateValidator({}).validate(document)
+        assert "no-credentials" in {error.rule for error in report.errors}
 
 
 @pytest.mark.parametrize(

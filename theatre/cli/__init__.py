@@ -51,7 +51,7 @@ COMMANDS = {
 }
 THEATRE_COMMANDS = {
     "cancel": ("theatre.cli.show_command:cancel", "End a theatre that is not to go on, as void."),
-    "commit": ("theatre.cli.run_command:commit", "Make a theatre of a template and commit it."),
+    "commit": ("theatre.cli.committing:commit", "Make a theatre of a template and commit it."),
     "episode": (
         "theatre.cli.episode_command:episode",
         "Show one episode, and why it scored so.",

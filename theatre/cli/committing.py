@@ -1,17 +1,28 @@
-"""From a template file to a committed theatre in the store."""
+"""`echelon theatre commit`: from a template file to a committed theatre in the store."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from theatre.cli.template_files import ValidTemplate, require_runnable
-from theatre.cli.workspace import Workspace
+import click
+
+from theatre.cli.exits import json_option, print_document
+from theatre.cli.template_files import (
+    ValidTemplate,
+    read_template,
+    require_runnable,
+    require_valid,
+    template_argument,
+)
+from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.clock import Clock, SteadyClock
 from theatre.engine.coin import COIN_BYTES, Coin
@@ -21,13 +32,77 @@ from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
 from theatre.files.datasets import DatasetRoots, verify_datasets
 from theatre.oracles.dataset_copies import refuse_dataset_copies
-from theatre.oracles.endpoints import Places, environment_for, isolation_for
+from theatre.oracles.endpoints import REGISTERED, Places, endpoints, environment_for, isolation_for
+from theatre.oracles.errors import AddressNotAllowedError
 from theatre.scorers import load_scorers, scorers_in_use
 
 
 def utc_now() -> datetime:
     """Return the time; the one clock that the command line hands to the engine."""
     return datetime.now(UTC)
+
+
+@click.command()
+@template_argument
+@json_option
+def commit(template: Path, *, as_json: bool) -> None:
+    """Create a theatre from TEMPLATE and commit it; its data must be there and unchanged."""
+    valid = require_valid(read_template(template))
+    theatre = commit_named(valid, template.parent, Workspace.from_environment())
+    commitment_hash = theatre.commitment.commitment_hash
+    if as_json:
+        print_document(
+            {
+                "theatre_id": theatre.theatre_id,
+                "state": theatre.state.value,
+                "commitment_hash": commitment_hash,
+            }
+        )
+    else:
+        click.echo(f"theatre     {theatre.theatre_id}")
+        click.echo(f"commitment  {commitment_hash}")
+
+
+def commit_named(template: ValidTemplate, folder: Path, workspace: Workspace) -> Theatre:
+    """Commit a template from a file in `folder`, after a look at the constructs that it names.
+
+    What is doubtful about them is a warning on stderr. Raises UnknownConstructError,
+    OutboundPolicyError, OutboundRefusedError, and what `commit_template` raises.
+    """
+    if isinstance(template.view, ProductTheatreTemplate):
+        for doubt in _check_named(template.view, workspace, folder):
+            click.echo(f"warning: {doubt}", err=True)
+    return asyncio.run(commit_template(template, template_folder=folder, workspace=workspace))
+
+
+def _check_named(
+    template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
+) -> list[str]:
+    """Judge what a template names before it is committed; return what is doubtful.
+
+    Raises UnknownConstructError for the id of no registered construct, and OutboundPolicyError and
+    OutboundRefusedError for a URL that may not be called as things are.
+    """
+    doubts = []
+    for endpoint in endpoints(template):
+        if endpoint.is_registered and endpoint.adapter_type in {"local", "http"}:
+            workspace.find_registered(endpoint.place.removeprefix(REGISTERED), template_folder)
+        elif endpoint.adapter_type == "http":
+            from theatre.cli.http_adapters import check_address  # noqa: PLC0415  # aiohttp costs start-up time
+
+            with name_variable_in_errors():
+                doubt = check_address(endpoint.place, workspace)
+            doubts += [] if doubt is None else [f"{endpoint.pointer}: {doubt}"]
+    return doubts
+
+
+@contextlib.contextmanager
+def name_variable_in_errors() -> Iterator[None]:
+    """Say of a refused address which variable allows it."""
+    try:
+        yield
+    except AddressNotAllowedError as error:
+        raise AddressNotAllowedError(f"{error}: name it in {OUTBOUND_ALLOW}") from error
 
 
 async def commit_template(

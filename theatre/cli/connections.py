@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from theatre.cli.committing import utc_now
-from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
+from theatre.cli.committing import name_variable_in_errors, utc_now
+from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.templates import ProductTheatreTemplate, VersionPins
 from theatre.oracles.construct_registry import (
@@ -30,7 +30,7 @@ from theatre.oracles.endpoints import (
     endpoints,
     refuse_unused_headers,
 )
-from theatre.oracles.errors import AddressNotAllowedError, ConstructUnreachableError
+from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.in_process import CannedAnswers, PythonOracleAdapter, canned_adapter
 from theatre.oracles.wire_forms import ENVELOPES, PLAIN_PIN
 from theatre.verification.version_probe import PLAIN_ORACLE
@@ -114,7 +114,7 @@ async def open_adapters(
     adapters: dict[str, ReachableAdapter] = {}
     async with contextlib.AsyncExitStack() as stack:
         for endpoint in wanted:
-            with _name_variable_in_errors():
+            with name_variable_in_errors():
                 if endpoint.adapter_type == MOCK:
                     adapters[endpoint.construct_id] = canned_adapter(
                         endpoint.construct_id, answers or {}, clock=utc_now
@@ -143,32 +143,11 @@ def construct_authors(
     }
 
 
-def check_named(
-    template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
-) -> list[str]:
-    """Judge what a template names before it is committed; return what is doubtful.
-
-    Raises UnknownConstructError for the id of no registered construct, and OutboundPolicyError and
-    OutboundRefusedError for a URL that may not be called as things are.
-    """
-    doubts = []
-    for endpoint in endpoints(template):
-        if endpoint.is_registered and endpoint.adapter_type in {"local", "http"}:
-            workspace.find_registered(endpoint.place.removeprefix(REGISTERED), template_folder)
-        elif endpoint.adapter_type == "http":
-            from theatre.cli.http_adapters import check_address  # noqa: PLC0415  # as below
-
-            with _name_variable_in_errors():
-                doubt = check_address(endpoint.place, workspace)
-            doubts += [] if doubt is None else [f"{endpoint.pointer}: {doubt}"]
-    return doubts
-
-
 async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:
     """Start or connect every construct; raises as `ReachableAdapter`, naming the construct."""
     for construct_id, adapter in adapters.items():
         try:
-            with _name_variable_in_errors():
+            with name_variable_in_errors():
                 await adapter.check_reachable()
         except ConstructUnreachableError as error:
             raise ConstructUnreachableError(
@@ -185,7 +164,7 @@ def make_adapter(construct: Construct, workspace: Workspace) -> ReachableAdapter
         return local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
     from theatre.cli.http_adapters import make_http_adapter  # noqa: PLC0415  # as below
 
-    with _name_variable_in_errors():
+    with name_variable_in_errors():
         return make_http_adapter(construct, workspace)
 
 
@@ -212,11 +191,3 @@ def _adapter(
     if endpoint.adapter_type == "python":
         return PythonOracleAdapter(program, clock=utc_now, monotonic=time.monotonic)
     return local_adapter_for(program, clock=utc_now, monotonic=time.monotonic)
-
-
-@contextlib.contextmanager
-def _name_variable_in_errors() -> Iterator[None]:
-    try:
-        yield
-    except AddressNotAllowedError as error:
-        raise AddressNotAllowedError(f"{error}: name it in {OUTBOUND_ALLOW}") from error

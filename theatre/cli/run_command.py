@@ -9,8 +9,8 @@ from typing import cast
 
 import click
 
-from theatre.cli.committing import commit_template
-from theatre.cli.connections import check_named, header_option
+from theatre.cli.committing import commit_named
+from theatre.cli.connections import header_option
 from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
@@ -21,54 +21,14 @@ from theatre.cli.exits import (
 from theatre.cli.progress import ProgressLine
 from theatre.cli.rehearsal import print_rehearsal, rehearse_file
 from theatre.cli.reports import PENDING, print_run, run_report
-from theatre.cli.template_files import (
-    ValidTemplate,
-    read_template,
-    require_runnable,
-    require_valid,
-    template_argument,
-)
+from theatre.cli.template_files import read_template, require_runnable
 from theatre.cli.theatre_run import RunOptions, run_theatre
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
 from theatre.engine.state_machine import TheatreState
-from theatre.engine.templates import ProductTheatreTemplate
 from theatre.files.theatre_store import TheatreLease, TheatreView
-
-# `echelon theatre commit`: a theatre in the store, committed.
-
-
-@click.command()
-@template_argument
-@json_option
-def commit(template: Path, *, as_json: bool) -> None:
-    """Create a theatre from TEMPLATE and commit it; its data must be there and unchanged."""
-    document = read_template(template)
-    committed = _commit(require_valid(document), template.parent, Workspace.from_environment())
-    if as_json:
-        print_document(committed)
-    else:
-        click.echo(f"theatre     {committed['theatre_id']}")
-        click.echo(f"commitment  {committed['commitment_hash']}")
-
-
-def _commit(template: ValidTemplate, folder: Path, workspace: Workspace) -> dict[str, str]:
-    """Commit a template from a file in `folder`; return what `--json` prints of it.
-
-    Errors as `commit_template` and `check_named`.
-    """
-    if isinstance(template.view, ProductTheatreTemplate):
-        for doubt in check_named(template.view, workspace, folder):
-            click.echo(f"warning: {doubt}", err=True)
-    committed = asyncio.run(commit_template(template, template_folder=folder, workspace=workspace))
-    return {
-        "theatre_id": committed.theatre_id,
-        "state": committed.state.value,
-        "commitment_hash": committed.commitment.commitment_hash,
-    }
-
 
 _UNFINISHED = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING})
 
@@ -207,7 +167,7 @@ def find_or_commit_theatre(target: str, workspace: Workspace, *, new: bool) -> s
                 err=True,
             )
             return view.theatre_id
-    return _commit(template, path.parent, workspace)["theatre_id"]
+    return commit_named(template, path.parent, workspace).theatre_id
 
 
 def committed_theatres(

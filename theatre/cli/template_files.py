@@ -40,7 +40,7 @@ class ValidTemplate(NamedTuple):
 def require_valid(document: JsonObject, *, certificate_run: bool = True) -> ValidTemplate:
     """Return a template that breaks no rule; InvalidTemplateError lists every violation."""
     report = validate_template(document, certificate_run=certificate_run)
-    if report.view is None:
+    if report.errors or report.view is None:
         listed = "\n".join(f"  {e.pointer or '/'} [{e.rule}] {e.detail}" for e in report.errors)
         raise InvalidTemplateError(
             f"the template breaks {len(report.errors)} rule(s):\n{listed}", violations=report.errors
