@@ -191,7 +191,8 @@ def test_a_run_without_a_certificate_says_why_to_its_owner_and_codes_to_everybod
         ("error", 3),
         ("refused", 2),
     ]
-    assert "add" not in json.dumps(resolved)
+    # What the construct said is its owner's to read: the chain is public.
+    assert " add" not in json.dumps(resolved)
     assert kept["calls"][0]["attempts"][0]["response"]["error_detail"] == "cannot add"
 
 
