@@ -8,7 +8,6 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -22,7 +21,7 @@ from theatre.cli.template_files import (
     require_valid,
     template_argument,
 )
-from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
+from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.clock import Clock, SteadyClock
 from theatre.engine.coin import COIN_BYTES, Coin
@@ -35,11 +34,6 @@ from theatre.oracles.dataset_copies import refuse_dataset_copies
 from theatre.oracles.endpoints import REGISTERED, Places, endpoints, environment_for, isolation_for
 from theatre.oracles.errors import AddressNotAllowedError
 from theatre.scorers import load_scorers, scorers_in_use
-
-
-def utc_now() -> datetime:
-    """Return the time; the one clock that the command line hands to the engine."""
-    return datetime.now(UTC)
 
 
 @click.command()

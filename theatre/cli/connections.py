@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from theatre.cli.committing import name_variable_in_errors, utc_now
-from theatre.cli.workspace import Workspace
+from theatre.cli.committing import name_variable_in_errors
+from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.templates import ProductTheatreTemplate, VersionPins
 from theatre.oracles.construct_registry import (

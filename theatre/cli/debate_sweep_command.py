@@ -12,7 +12,6 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.committing import utc_now
 from theatre.cli.connections import check_all_reachable, make_adapter
 from theatre.cli.exits import (
     CommandEndedError,
@@ -24,7 +23,7 @@ from theatre.cli.exits import (
 )
 from theatre.cli.tables import print_table
 from theatre.cli.theatre_run import cancel_on_signal
-from theatre.cli.workspace import Workspace
+from theatre.cli.workspace import Workspace, utc_now
 from theatre.debate.debaters import ConstructDebater, Debater
 from theatre.debate.errors import DebateRunError, InvalidDebateError, SweepError
 from theatre.debate.models import Debate, counting_clock

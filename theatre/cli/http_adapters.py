@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from theatre.cli.committing import utc_now
-from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
+from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace, utc_now
 from theatre.oracles.construct_registry import RegisteredConstruct
 from theatre.oracles.endpoints import Construct, ReachableAdapter
 from theatre.oracles.errors import OutboundPolicyError

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from theatre.cli.committing import utc_now
-from theatre.cli.workspace import Workspace
+from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judge
 from theatre.engine.scoring import TheatreScoringProvider

@@ -9,12 +9,11 @@ from typing import cast
 
 import click
 
-from theatre.cli.committing import utc_now
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.pictures import draw_bundle
 from theatre.cli.reports import print_run, run_report
 from theatre.cli.tables import format_number, print_table
-from theatre.cli.workspace import Workspace
+from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import InvalidTransitionError, NotFoundError, TheatreError
 from theatre.engine.evidence_bundle import bundle_name

@@ -8,10 +8,10 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from theatre.cli.committing import find_closed_folders, find_environment, refuse_copies, utc_now
+from theatre.cli.committing import find_closed_folders, find_environment, refuse_copies
 from theatre.cli.connections import check_all_reachable, construct_authors, open_adapters
 from theatre.cli.judging import open_judge
-from theatre.cli.workspace import Workspace
+from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Draws

@@ -13,7 +13,6 @@ from typing import cast
 import click
 
 from theatre.cli.checking import check_folder, format_verdict
-from theatre.cli.committing import utc_now
 from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
@@ -28,7 +27,7 @@ from theatre.cli.run_command import find_or_commit_theatre, run_to_end
 from theatre.cli.tables import format_number
 from theatre.cli.theatre_run import RunOptions
 from theatre.cli.verification_log import VerificationLog, replay_line
-from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
+from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace, utc_now
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import TheatreError

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from theatre.engine.schema_registry import resource_root
@@ -21,6 +22,11 @@ from theatre.oracles.errors import UnknownConstructError
 
 CONSTRUCTS_FILE = "constructs.toml"
 OUTBOUND_ALLOW = "ECHELON_OUTBOUND_ALLOW"
+
+
+def utc_now() -> datetime:
+    """Return the time; the one clock that the command line hands to the engine."""
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
