@@ -21,7 +21,7 @@ from theatre.cli.template_files import (
     require_valid,
     template_argument,
 )
-from theatre.cli.workspace import Workspace, utc_now
+from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.clock import Clock, SteadyClock
 from theatre.engine.coin import COIN_BYTES, Coin
