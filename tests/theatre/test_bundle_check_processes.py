@@ -19,6 +19,8 @@ from theatre.oracles.construct_registry import (
     local_adapter_for,
 )
 
+pytestmark = pytest.mark.untraced
+
 COUNTING = '''
 """Hears the input; the third answer of a process tells that it is the third."""
 
@@ -46,8 +48,6 @@ PILOT_SOURCE = '''
 import json
 import os
 import sys
-
-pytestmark = pytest.mark.untraced
 
 for line in sys.stdin:
     request = json.loads(line)
