@@ -27,7 +27,7 @@ FLOORS = (
     ),
     ("backend/api", "backend/services", "backend/repositories", "backend"),
 )
-_LEFT, _WIDTH, _ROW, _SPACE, _LINES = 190, 400, 13, 9, 25
+_LEFT, _WIDTH, _ROW, _SPACE, _LINES = 220, 400, 13, 9, 25
 """Pixels, and lines of code a pixel."""
 
 
