@@ -19,6 +19,8 @@ from tests.theatre.scorers.scoring_cases import HOSTILE_JSON, case_of
 from theatre.debate.episodes.fault_scorer import SCORER as PLANTED_FAULTS
 from theatre.debate.episodes.quality_scorer import SCORER as DEBATE_QUALITY
 from theatre.debate.episodes.transition_scorer import SCORER as DEBATE_TRANSITIONS
+from theatre.engine.bundle_check.arithmetic import SCORER_KINDS
+from theatre.engine.bundle_check.bundle_reader import WITHOUT_TRUTH
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
 from theatre.scorers import (
@@ -228,3 +230,12 @@ def test_an_entry_that_gives_no_usable_scorer_is_refused_by_name(
     with pytest.raises(ScorerRegistrationError, match=re.escape(message)) as caught:
         registered_scorers([entry("mine", "scorer_plugin:SCORER")])
     assert caught.value.code == "scorer-registration"
+
+
+def test_the_check_has_a_list_of_its_own_of_what_scorers_rest_on() -> None:
+    """It believes no receipt and shares no registry: so a new scorer needs its line there."""
+    assert {name: scorer.kind for name, scorer in SHIPPED.items()} == {
+        name: SCORER_KINDS[name] for name in SHIPPED
+    }
+    without = {name for name, scorer in SHIPPED.items() if not scorer.needs_expectation}
+    assert without == WITHOUT_TRUTH
