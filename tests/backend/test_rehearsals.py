@@ -215,7 +215,8 @@ def killed(company: Company, point: str) -> str:
 def test_a_killed_rehearsal_goes_on_as_one(company: Company, point: str) -> None:
     path = killed(company, point)
     refused = company.ada.post(f"{path}/run", {"is_certificate_run": True})
-    assert (refused.status, refused.slug) == (409, "invalid-transition")
+    # The database may still be taking back what the worker had not committed, and hold the row.
+    assert (refused.status, refused.slug in {"invalid-transition", "state-conflict"}) == (409, True)
     company.pool.miss()
     company.pool.start()
     until(lambda: company.ada.get(path).document["outcome"], "the rehearsal's end")

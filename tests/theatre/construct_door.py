@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class ConstructDoor:
     at_each_call: Callable[[], object] = lambda: None
     refuses: Callable[[dict[str, Any]], bool] = lambda _: False
     """Which calls the construct is to answer badly."""
+    _since: float = 0.0
     _gates: dict[str, threading.Event] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -57,10 +59,17 @@ class ConstructDoor:
         if waiting is not None:
             waiting.set()
 
+    def forget_calls(self) -> None:
+        """Count from here on: a killed construct's last report may only be on its way."""
+        with self._lock:
+            self._since = time.time()
+            self.calls.clear()
+
     def take(self, call: dict[str, Any]) -> None:
         """Note a call and return when it may be answered; kill who made it if that is asked."""
         with self._lock:
-            self.calls.append(call)
+            if call["at"] >= self._since:
+                self.calls.append(call)
             is_held = len(self.calls) == self.held_call
             self.at_each_call()
         do = call.get("do")
