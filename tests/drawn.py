@@ -8,5 +8,5 @@ SOAK = os.environ.get("ECHELON_SOAK") == "1"
 
 
 def drawn(examples: int) -> int:
-    """Return `examples` in `make soak`, else a quarter of them: each run draws others."""
-    return examples if SOAK else examples // 4
+    """Return `examples` in `make soak`, else an eighth of them: each run draws others."""
+    return examples if SOAK else max(examples // 8, 5)
