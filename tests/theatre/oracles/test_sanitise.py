@@ -512,7 +512,8 @@ def test_values_are_total_and_idempotent_too(value: JsonValue) -> None:
     assert (twice.edits, twice.counts) == ((), {})
     assert (once.fields_changed == 0) is (once.value is value)
     if not once.wrong_keys:
-        assert twice.record()["raw_sha256"] == once.record()["sent_sha256"]
+        # Not by `once.record()`: half a surrogate pair is taken out, and has no hash before.
+        assert twice.record()["raw_sha256"] == canonical_sha256(once.value)
 
 
 def test_code_points_go_where_they_belong() -> None:
