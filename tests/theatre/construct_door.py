@@ -10,8 +10,8 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -48,7 +48,6 @@ class ConstructDoor:
     at_each_call: Callable[[], object] = lambda: None
     refuses: Callable[[dict[str, Any]], bool] = lambda _: False
     """Which calls the construct is to answer badly."""
-    _since: float = 0.0
     _gates: dict[str, threading.Event] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -59,19 +58,16 @@ class ConstructDoor:
         if waiting is not None:
             waiting.set()
 
-    def forget_calls(self) -> None:
-        """Count from here on: a killed construct's last report may only be on its way."""
+    def note(self, call: dict[str, Any]) -> bool:
+        """Note a call; return whether it is the one that is never answered."""
         with self._lock:
-            self._since = time.time()
-            self.calls.clear()
-
-    def take(self, call: dict[str, Any]) -> None:
-        """Note a call and return when it may be answered; kill who made it if that is asked."""
-        with self._lock:
-            if call["at"] >= self._since:
-                self.calls.append(call)
+            self.calls.append(call)
             is_held = len(self.calls) == self.held_call
             self.at_each_call()
+        return is_held
+
+    def wait_for_leave(self, call: dict[str, Any], *, is_held: bool) -> None:
+        """Return when a call may be answered; kill who made it if that is asked."""
         do = call.get("do")
         is_doomed = do == "kill the doomed" and call["theatre"] in self.doomed
         if do == "kill the doomed":
@@ -100,9 +96,15 @@ def report_source(stage: str) -> str:
 class _Handler(StreamRequestHandler):
     def handle(self) -> None:
         assert isinstance(self.server, _Server)
-        call = json.loads(self.rfile.readline())
+        line = self.rfile.readline()
+        # Who was killed in the middle of a report has made none.
+        call = json.loads(line) if line.endswith(b"\n") else None
+        is_held = call is not None and self.server.doors[call["stage"]].note(call)
+        self.server.count_noted()
+        if call is None:
+            return
         door = self.server.doors[call["stage"]]
-        door.take(call)
+        door.wait_for_leave(call, is_held=is_held)
         with contextlib.suppress(OSError):
             self.wfile.write(b"!" if door.refuses(call) else b".")
 
@@ -115,6 +117,35 @@ class _Server(ThreadingTCPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.doors: dict[str, ConstructDoor] = defaultdict(ConstructDoor)
+        self.begun, self._noted = 0, 0
+        self._change = threading.Condition()
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as socketserver has it
+        self.begun += 1
+        super().process_request(request, client_address)
+
+    def count_noted(self) -> None:
+        """Say that a connection was read to the end of its report."""
+        with self._change:
+            self._noted += 1
+            self._change.notify_all()
+
+    def wait_until_noted(self, connections: int) -> None:
+        """Return once so many connections were read."""
+        with self._change:
+            self._change.wait_for(lambda: self._noted >= connections)
+
+
+def drain_reports() -> None:
+    """Return once all reports that were sent are noted: a killed construct's last is on its way.
+
+    Connections are taken in their order: who is taken after them finds them begun.
+    """
+    server = _server()
+    with socket.create_connection(("127.0.0.1", server.server_address[1])) as last:
+        last.shutdown(socket.SHUT_WR)
+        last.recv(1)
+    server.wait_until_noted(server.begun)
 
 
 @cache

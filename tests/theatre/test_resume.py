@@ -16,6 +16,7 @@ from typing import cast
 
 import pytest
 
+from tests.theatre.construct_door import drain_reports
 from tests.theatre.echelon_process import (
     REPOSITORY,
     Answer,
@@ -94,6 +95,7 @@ def kill_after(theatre: WitnessedTheatre, episodes: int, target: str | Path) -> 
 def no_process_is_left(theatre: WitnessedTheatre) -> None:
     """A construct dies with its runner; the system needs a moment for it."""
     until(lambda: not processes_that_mention(theatre.folder), "the end of all processes")
+    drain_reports()
 
 
 def ids_of(records: list[bytes]) -> list[str]:
@@ -366,7 +368,7 @@ def test_events_that_a_crash_kept_back_are_made_good(undisturbed: Undisturbed, k
     }
     (theatre.store_folder / TRAIL).write_bytes(b"".join(cut[kept]))
     (theatre.store_folder / JOURNAL).write_bytes(b"".join(undisturbed.recorded[:last]))
-    theatre.door.forget_calls()
+    theatre.door.calls.clear()
 
     answer = theatre.run("run", theatre.theatre_id, *BATCH, "--json")
 
@@ -383,7 +385,7 @@ def test_episodes_missing_before_recorded_ones_are_called_and_those_are_not(
     """A batch that the disk refused may be followed by one that it took."""
     theatre = undisturbed.theatre
     shutil.rmtree(theatre.bundle)
-    theatre.door.forget_calls()
+    theatre.door.calls.clear()
     (theatre.store_folder / TRAIL).write_bytes(b"".join(undisturbed.trail[:3]))
     (theatre.store_folder / JOURNAL).unlink()
     kept = undisturbed.recorded[15:40]
@@ -414,7 +416,7 @@ def test_records_that_no_batch_names_are_cut_reported_and_called_again_under_the
     ((_, last),) = json.loads(entries[covering[0]])["detail"]["seqs"]
     trail.write_bytes(b"".join(entries[: covering[1]]))
     journal.write_bytes(b"".join(whole[: last + 9]) + whole[last + 9][:-1])
-    theatre.door.forget_calls()
+    theatre.door.calls.clear()
 
     answer = theatre.run("run", theatre.theatre_id, *BATCH, "--json")
 
