@@ -190,6 +190,8 @@ class _Check:
         if self.committed is None or self.closed is None or self.signed is None:
             return "rests on both entries", None
         (first, before), (last, after) = self.committed, self.closed
+        # It follows from the checkpoint that the statement names: no one can name one that holds the
+        # statement's own hash. It is asked all the same, for its words.
         if not first < before.checkpoint.size <= last < after.checkpoint.size:
             raise SignatureError(
                 f"expected the commitment's checkpoint before the certificate's entry, got entry "
