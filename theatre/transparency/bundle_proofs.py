@@ -190,7 +190,7 @@ class _Check:
         if self.committed is None or self.closed is None or self.signed is None:
             return "rests on both entries", None
         (first, before), (last, after) = self.committed, self.closed
-        # It follows from the checkpoint that the statement names: no one can name one that holds the
+        # It follows from what the statement names: no one can name a checkpoint that holds the
         # statement's own hash. It is asked all the same, for its words.
         if not first < before.checkpoint.size <= last < after.checkpoint.size:
             raise SignatureError(
