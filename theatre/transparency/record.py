@@ -54,6 +54,12 @@ class Commitment:
         """Return whether it is open after the day by which it had to be closed."""
         return self.is_open and now > self.close_by
 
+    def end(self, now: datetime) -> str:
+        """Return what became of it, in a word or two."""
+        if self.is_open:
+            return "overdue" if self.is_overdue(now) else "open"
+        return "certified" if self.void_reason is None else f"void ({self.void_reason})"
+
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
@@ -170,3 +176,15 @@ class LogRecord:
             raise EntryError(f"expected a commitment at {commitment_index} of the log, got none")
         runs = list(self.of(commitment.construct_id, commitment.construct_version))
         return runs.index(commitment) + 1, len(runs)
+
+    def describe(self, commitment_index: int, *, now: datetime) -> str:
+        """Return which run of its construct's version a commitment was, and what the others were.
+
+        `run 3 of 5, the other 4: 2 certified, 1 void (cancelled), 1 open`. Errors as `place`.
+        """
+        place, total = self.place(commitment_index)
+        commitment = self.by_index[commitment_index]
+        runs = self.of(commitment.construct_id, commitment.construct_version)
+        ended = Counter(run.end(now) for run in runs if run is not commitment)
+        others = ", ".join(f"{count} {end}" for end, count in sorted(ended.items()))
+        return f"run {place} of {total}" + (f", the other {total - 1}: {others}" if others else "")

@@ -91,14 +91,14 @@ class Trust:
         """Read `trust.json`; MalformedError for another document."""
         try:
             document: Any = parse_object(data)
-            text = document["policy"]
+            text, url = document["policy"], document["log"]["url"]
             return cls(
                 issuer=_text(document["issuer"]),
                 keys=tuple(map(TrustedKey.from_document, document["keys"])),
                 log=VerifierKey.parse(_text(document["log"]["vkey"])),
                 policy=Policy.parse(_text(text).encode()),
                 policy_text=text,
-                url=document["log"]["url"],
+                url=None if url is None else _text(url),
             )
         except (ParseError, KeyError, TypeError, AttributeError, ClockError) as error:
             raise MalformedError(f"expected a trust.json, got another document: {error}") from error
