@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,7 +20,6 @@ from tests.theatre.runs import (
     COIN,
     LATE,
     Finished,
-    RunOptions,
     ScriptedAdapter,
     Stage,
     checked,
@@ -198,7 +197,9 @@ class PulledError(Exception):
     """The process is gone in the middle of a run."""
 
 
-def interrupted(stage: Stage, after: int, **options: Unpack[RunOptions]) -> None:
+def interrupted(
+    stage: Stage, after: int, *, around: Callable[[RunContext], RunContext] = lambda one: one
+) -> None:
     """Run until so many calls were made, each of them durable."""
     made = 0
 
@@ -210,7 +211,7 @@ def interrupted(stage: Stage, after: int, **options: Unpack[RunOptions]) -> None
         return {"output_data": {"colour": "red", "recall": 0.5}}
 
     with pytest.raises(PulledError):
-        stage.run(ScriptedAdapter(answer), batch_size=1, **options)
+        stage.run(ScriptedAdapter(answer), batch_size=1, around=around)
 
 
 def test_a_run_that_goes_on_has_the_same_coin(tmp_path: Path) -> None:
