@@ -30,6 +30,7 @@ from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.commitment import close_by
 from theatre.engine.errors import NotFoundError
+from theatre.engine.replay.trail import read_run_nonce
 from theatre.files.trust_home import TrustHome, trust_folder
 from theatre.transparency.bundle_proofs import (
     CERTIFICATE_PROOF,
@@ -49,7 +50,6 @@ from theatre.transparency.proofs import LogProof
 from theatre.transparency.statements import named_key
 from theatre.transparency.trust import Trust
 
-FOLDER: Final = "proofs"
 REQUIREMENTS: Final[Mapping[ProofCheck, str]] = {
     ProofCheck.SIGNATURE: "the bundle's certificate, signed",
     ProofCheck.SIGNER_TRUSTED: "a key that the reader trusts, for the time of the signature",
@@ -150,8 +150,8 @@ def read_proofs(folder: BundleFolder) -> Proofs:
     """Return what there is of `proofs/`; what cannot be read is empty, and fails its line."""
 
     def read(name: str) -> bytes | None:
-        path = f"{FOLDER}/{name}"
-        if path not in folder.files:
+        path = f"proofs/{name}"
+        if path not in folder.proofs:
             return None
         try:
             return folder.read(path)
@@ -177,7 +177,7 @@ def _certified(folder: BundleFolder) -> Certified:
     return Certified(
         certificate=certificate,
         close_by=close_by(parse_object(folder.read(TEMPLATE)), committed_at),
-        run_nonce=bytes.fromhex(cast("str", detail.get("run_nonce", ""))),
+        run_nonce=read_run_nonce(detail),
         coin=bytes.fromhex(folder.read(COIN).decode("ascii")),
     )
 

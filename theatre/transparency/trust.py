@@ -92,7 +92,7 @@ class Trust:
         try:
             document: Any = parse_object(data)
             text, url = document["policy"], document["log"]["url"]
-            return cls(
+            trust = cls(
                 issuer=_text(document["issuer"]),
                 keys=tuple(map(TrustedKey.from_document, document["keys"])),
                 log=VerifierKey.parse(_text(document["log"]["vkey"])),
@@ -102,6 +102,10 @@ class Trust:
             )
         except (ParseError, KeyError, TypeError, AttributeError, ClockError) as error:
             raise MalformedError(f"expected a trust.json, got another document: {error}") from error
+        once = len({one.key.kid for one in trust.keys}) == len(trust.keys)
+        if not once or document["log"]["origin"] != trust.log.name:
+            raise MalformedError("expected a trust.json with each key once, got another")
+        return trust
 
     def as_document(self) -> JsonObject:
         """Return the document that `/.well-known/echelon/trust.json` has."""
