@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -71,7 +71,7 @@ def issue_bundle(
     *,
     witness: Signer | None = None,
     salted: bool = False,
-    before: Sequence[bytes] = (b"another",),
+    before: Callable[[Trust], Sequence[bytes]] = lambda _: (b"another",),
     changes: Mapping[str, JsonValue] | None = None,
 ) -> IssuedBundle:
     """Commit, log, run, sign and log again: a bundle of three episodes with all its proofs."""
