@@ -91,11 +91,12 @@ class Trust:
         """Read `trust.json`; MalformedError for another document."""
         try:
             document: Any = parse_object(data)
-            text, url = document["policy"], document["log"]["url"]
+            text, log = document["policy"], document["log"]
+            url, origin = log["url"], log["origin"]
             trust = cls(
                 issuer=_text(document["issuer"]),
                 keys=tuple(map(TrustedKey.from_document, document["keys"])),
-                log=VerifierKey.parse(_text(document["log"]["vkey"])),
+                log=VerifierKey.parse(_text(log["vkey"])),
                 policy=Policy.parse(_text(text).encode()),
                 policy_text=text,
                 url=None if url is None else _text(url),
@@ -103,7 +104,7 @@ class Trust:
         except (ParseError, KeyError, TypeError, AttributeError, ClockError) as error:
             raise MalformedError(f"expected a trust.json, got another document: {error}") from error
         once = len({one.key.kid for one in trust.keys}) == len(trust.keys)
-        if not once or document["log"]["origin"] != trust.log.name:
+        if not once or origin != trust.log.name:
             raise MalformedError("expected a trust.json with each key once, got another")
         return trust
 

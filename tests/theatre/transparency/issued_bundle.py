@@ -80,9 +80,8 @@ def issue_bundle(
     home = TrustHome(folder / "issuer")
     trust = home.open(issuer="Ada", at=committed_at - timedelta(days=1))
     day = close_by(stage.template, committed_at)
-    return asyncio.run(
-        _issue(stage, IssuedBundle(Path(), home, trust, day), witness, salted, before)
-    )
+    made = IssuedBundle(Path(), home, trust, day)
+    return asyncio.run(_issue(stage, made, witness, salted, before(trust)))
 
 
 async def _issue(

@@ -34,6 +34,7 @@ from theatre.engine.bundle_check.plain_json import DefectError
 from theatre.engine.canonical_json import canonical_line
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import TheatreError
+from theatre.engine.replay import RunContext
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.bundle_proofs import commitment_entry
 from theatre.transparency.entries import EntryType, encode_entry
@@ -295,6 +296,10 @@ def test_a_script_gets_one_document(issued: IssuedBundle, tmp_path: Path) -> Non
     assert {line["status"] for line in proofs} == {"pass", "unanchored"}
 
 
+def with_nonce(nonce: bytes) -> Callable[[RunContext], RunContext]:
+    return lambda around: replace(around, run_nonce=nonce)
+
+
 def test_a_run_that_began_before_its_commitment_was_logged_is_refused(
     issued: IssuedBundle, tmp_path: Path
 ) -> None:
@@ -302,9 +307,7 @@ def test_a_run_that_began_before_its_commitment_was_logged_is_refused(
     trust = issued.trust_file(tmp_path)
     for nonce in (b"", bytes(32)):
         stage = pilot_stage(tmp_path / f"early {len(nonce)}", EPISODES)
-        early = stage.run(
-            ScriptedAdapter(), around=lambda one, nonce=nonce: replace(one, run_nonce=nonce)
-        )
+        early = stage.run(ScriptedAdapter(), around=with_nonce(nonce))
         assert both(early.bundle, trust).lines == OPEN
         shutil.copytree(issued.bundle / "proofs", early.bundle / "proofs")
         answer = both(early.bundle, trust)

@@ -315,11 +315,16 @@ def reader_of(data: bytes, policy: bytes | None = None, *, came_with_it: bool = 
             * came_with_it,
         )
         policy_of(text.encode())
-        right = type(log["url"]) in {str, type(None)} and isinstance(reader.issuer, str)
+        right = (
+            isinstance(document["keys"], list)
+            and len(reader.keys) == len(document["keys"])
+            and log["origin"] == reader.log.name
+            and type(log["url"]) in {str, type(None)}
+            and isinstance(reader.issuer, str)
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DefectError(f"expected a trust.json, got another document: {error}") from error
-    once = isinstance(document["keys"], list) and len(reader.keys) == len(document["keys"])
-    if not right or not once or log["origin"] != reader.log.name:
+    if not right:
         raise DefectError("expected a trust.json with each key once and its log, got another")
     return reader
 
