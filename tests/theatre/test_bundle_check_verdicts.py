@@ -23,14 +23,15 @@ from theatre.engine.tier_assigner import (
 )
 
 SETTLED_BY = {
-    "certificate-copy": "the one that its issuer publishes would settle it",
-    "issuer-identity": "a signature would settle it",
-    "times-and-latencies": "a public log of commitments would settle it",
-    "history": "a public log of all runs and disputes would settle it",
+    "certificate-copy": "the one that its issuer publishes settles it, or `signer-trusted`",
+    "issuer-identity": "`signer-trusted` settles it",
+    "times-and-latencies": "`order` and `witnesses` settle what came first",
+    "history": "`closure` settles its runs, nothing the rest",
 }
+"""Check that nothing in a bundle can settle → the line of its proofs that does."""
 
 
-def test_a_bundle_alone_is_consistent_and_says_what_would_settle_the_rest(
+def test_a_bundle_alone_is_consistent_and_says_what_settles_the_rest(
     real_run: SmallRun,
 ) -> None:
     report = check(real_run.sealed)
