@@ -133,7 +133,9 @@ def add_proof_checks(
         return replace(report, checks=(*report.checks, *map(_check, lines)))
     proofs = read_proofs(folder)
     reader = reader or own_reader(proofs, TrustHome(trust_folder(os.environ)))
-    found = check_proofs(proofs, _certified(folder), trust=None if reader is None else reader.trust)
+    found = check_proofs(
+        proofs, certified_of(folder), trust=None if reader is None else reader.trust
+    )
     checks = list(map(_check, found.lines))
     if online:
         checks[-1] = _ask_log(reader, found.logged, now)
@@ -165,7 +167,7 @@ def read_proofs(folder: BundleFolder) -> Proofs:
     )
 
 
-def _certified(folder: BundleFolder) -> Certified:
+def certified_of(folder: BundleFolder) -> Certified:
     """Return what the proofs are held to, from a bundle in which nothing failed."""
     certificate = parse_object(folder.read(CERTIFICATE))
     committed_at = parse_rfc3339(cast("str", certificate["theatre_committed_at"]))

@@ -479,7 +479,7 @@ def test_the_log_tells_which_run_it_was_and_what_became_of_the_others(
     assert answer.word == "valid, logged"
     assert answer.lines == SETTLED | {"closure": True}
     assert answer.told["closure"] == (
-        "of 7 entries: run 1 of 3, the other 2: 1 open, 1 void (cancelled); "
+        "of 7 entries: run 1 of 3, the other 2: 1 cancelled, 1 open; "
         "4 runs of 2 versions; faults: entry-invalid at 0"
     )
 
@@ -488,7 +488,7 @@ def test_a_run_that_is_overdue_is_told(issued: IssuedBundle, tmp_path: Path) -> 
     late = replace(issued, close_by=BEGIN)
     issued.append(commitment(late, 1))
     answer = asyncio.run(asked(issued, tmp_path))
-    assert "the other 1: 1 overdue; overdue: another-1 at 3; faults" in answer.told["closure"]
+    assert "the other: 1 overdue; overdue: another-1 at 3; faults" in answer.told["closure"]
 
 
 def revocation(issued: IssuedBundle) -> bytes:
