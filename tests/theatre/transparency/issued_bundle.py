@@ -71,25 +71,36 @@ def issue_bundle(
     *,
     witness: Signer | None = None,
     salted: bool = False,
+    named: bool = True,
+    between: Callable[[int], Sequence[bytes]] = lambda _: (),
     before: Callable[[Trust], Sequence[bytes]] = lambda _: (b"another",),
     changes: Mapping[str, JsonValue] | None = None,
 ) -> IssuedBundle:
-    """Commit, log, run, sign and log again: a bundle of three episodes with all its proofs."""
+    """Commit, log, run, sign and log again: a bundle of three episodes with all its proofs.
+
+    `before` is logged before the commitment, `between` (of its index) behind it; `named`: the
+    statement says where that stands.
+    """
     stage = pilot_stage(folder / "run", EPISODES, changes=changes)
     committed_at = parse_rfc3339(stage.receipt.committed_at)
     home = TrustHome(folder / "issuer")
     trust = home.open(issuer="Ada", at=committed_at - timedelta(days=1))
     day = close_by(stage.template, committed_at)
     made = IssuedBundle(Path(), home, trust, day)
-    return asyncio.run(_issue(stage, made, witness, salted, before(trust)))
+    return asyncio.run(
+        _issue(stage, made, witness, before(trust), between, salted=salted, named=named)
+    )
 
 
 async def _issue(
     stage: Stage,
     made: IssuedBundle,
     witness: Signer | None,
-    salted: bool,  # noqa: FBT001 - the one caller above names it
     before: Sequence[bytes],
+    between: Callable[[int], Sequence[bytes]],
+    *,
+    salted: bool,
+    named: bool,
 ) -> IssuedBundle:
     home, trust = made.home, made.trust
     config: Any = stage.template["product_theatre_config"]
@@ -109,10 +120,11 @@ async def _issue(
     adapter = ScriptedAdapter()
     finished = await stage.perform(adapter, around=lambda one: replace(one, run_nonce=nonce))
     issued = replace(made, bundle=finished.bundle)
-    named = commitment_log(commitment, SignedCheckpoint.verify(first, [trust.log]))
-    payload = certificate_statement(issued.certificate, named)
+    logged = commitment_log(commitment, SignedCheckpoint.verify(first, [trust.log]))
+    payload = certificate_statement(issued.certificate, logged if named else None)
     entry = certificate_entry(issued.certificate, payload, commitment.index)
-    (index,), last = await _append(home, trust, (entry,), witness)
+    rest = (*between(commitment.index), entry)
+    (*_, index), last = await _append(home, trust, rest, witness)
     proofs = finished.bundle / "proofs"
     proofs.mkdir()
     for name, data in {

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid5
 
 import pytest
 from click.testing import CliRunner
@@ -40,6 +41,7 @@ from theatre.transparency.bundle_proofs import commitment_entry
 from theatre.transparency.entries import EntryType, encode_entry
 from theatre.transparency.errors import MalformedError
 from theatre.transparency.notes import KeyKind
+from theatre.transparency.policy import Policy
 from theatre.transparency.statements import SignedStatement
 from theatre.transparency.trust import Trust
 
@@ -323,6 +325,25 @@ def test_salted_entries_are_opened_by_the_coin(tmp_path: Path) -> None:
     assert both(hidden.bundle, hidden.trust_file(tmp_path)).lines == SETTLED
 
 
+def test_a_statement_that_names_no_checkpoint_could_have_been_signed_before(
+    tmp_path: Path,
+) -> None:
+    unnamed = issue_bundle(tmp_path, named=False)
+    assert both(unnamed.bundle, unnamed.trust_file(tmp_path)).lines == SETTLED | {"order": False}
+
+
+def test_an_entry_in_another_log_than_the_issuers_is_none(
+    issued: IssuedBundle, tmp_path: Path
+) -> None:
+    """Though the reader's policy knows that log, too: commitments could be spread over both."""
+    log = signer("log.example").key
+    text = f"log {issued.trust.log}\nlog {log}\nquorum none\n"
+    trust = issued.trust_file(
+        tmp_path, log=log, policy=Policy.parse(text.encode()), policy_text=text
+    )
+    assert both(issued.bundle, trust).lines["commitment-logged"] is False
+
+
 def linked(bundle: Path, other: Path) -> None:
     proof = bundle / "proofs" / CERTIFICATE
     proof.unlink()
@@ -530,6 +551,17 @@ def test_what_the_log_has_since_then_counts(
     answer = asyncio.run(asked(issued, tmp_path))
     assert answer.word == "not valid"
     assert (answer.lines, answer.told["closure"]) == (SETTLED | {"closure": False}, LATER[entry])
+
+
+def test_a_commitment_that_was_void_before_has_no_certificate(tmp_path: Path) -> None:
+    theatre_id = str(uuid5(UUID(int=0), "a stage of its own"))
+    issued = issue_bundle(tmp_path, between=lambda index: [void(theatre_id, index)])
+    assert issued.certificate["theatre_id"] == theatre_id
+    answer = asyncio.run(asked(issued, tmp_path))
+    assert answer.lines == SETTLED | {"closure": False}
+    assert answer.told["closure"] == (
+        "expected one commitment and one closing, got closed-twice at 3"
+    )
 
 
 def test_a_key_that_the_log_revokes_counts_for_what_was_there_before(

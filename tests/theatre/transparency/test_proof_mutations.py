@@ -35,12 +35,14 @@ from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.bundle_reader import Evidence
 from theatre.engine.bundle_check.plain_json import DefectError
 from theatre.engine.bundle_check.plain_proofs import (
+    decoded,
     log_is_trusted,
     proofs_of,
     reader_of,
 )
 from theatre.engine.canonical_json import JsonValue, canonical_line
 from theatre.transparency.errors import MalformedError
+from theatre.transparency.notes import decode_base64
 
 SAMPLE = 120
 NOW = datetime(2026, 11, 23, 16, tzinfo=UTC)
@@ -153,7 +155,15 @@ def chosen(target: Target) -> list[ByteMutant]:
         mutants(target),
         key=lambda one: hashlib.sha256(f"{one.name} {one.place} {one.kind}".encode()).digest(),
     )
-    return every if setting() == "all" else every[:SAMPLE]
+    return every if setting() == "all" else [*in_each_signature(target), *every[:SAMPLE]]
+
+
+def in_each_signature(target: Target) -> Iterator[ByteMutant]:
+    """Yield one mutant in the signature of each line of each checkpoint, at its last whole byte."""
+    for name in (PROOFS[0], PROOFS[2]):
+        data = target.place(name).read_bytes()
+        ends = [place for place, byte in enumerate(data) if byte == ord("\n")][-2:]
+        yield from (ByteMutant(name, end - 6, "another bit") for end in ends)
 
 
 ACCEPTED = {
@@ -231,6 +241,15 @@ def test_these_changes_are_accepted_and_say_nothing(
                 True,
                 ALL,
             )
+
+
+@pytest.mark.parametrize("text", ["AB==", "QQ", "QQ==\n", " QQ==", "QQ==QQ==", "QR==", "Q-==", "é"])
+def test_base64_has_one_spelling(text: str) -> None:
+    with pytest.raises(DefectError):
+        decoded(text)
+    with pytest.raises(MalformedError):
+        decode_base64(text)
+    assert decoded("QQ==") == decode_base64("QQ==") == b"A"
 
 
 def test_nothing_that_is_missing_passes_and_nothing_makes_a_check_raise(target: Target) -> None:

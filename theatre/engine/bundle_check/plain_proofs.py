@@ -541,7 +541,8 @@ class ProofCheck:
             raise DefectError(f"expected a checkpoint of a trusted log, got one of {origin!r:.80}")
         for entry in entries:
             raw = canonical(entry)
-            if len(raw) <= MAX_ENTRY_BYTES and root_above(raw, place, size, hashes) == root:
+            leaf = hashlib.sha256(b"\x00" + raw).digest()
+            if len(raw) <= MAX_ENTRY_BYTES and root_above(leaf, place, size, hashes) == root:
                 return LogEntry(place, origin, size, text, self.cosigned(reader, text, lines))
         raise DefectError(f"expected a proof of entry {place} in the tree of {size}, got another")
 
@@ -626,12 +627,11 @@ def checkpoint_of(text: str) -> tuple[str, int, bytes]:
     return origin, number(size), decoded(root)
 
 
-def root_above(entry: bytes, place: int, size: int, hashes: list[bytes]) -> bytes:
-    """Return the root that a proof leads to from an entry (RFC 9162, 2.1.3.2)."""
+def root_above(leaf: bytes, place: int, size: int, hashes: list[bytes]) -> bytes:
+    """Return the root that a proof leads to from an entry's hash (RFC 9162, 2.1.3.2)."""
     if not place < size:
         raise DefectError(f"expected the index of one of {size} entries, got {place}")
-    node, last = place, size - 1
-    root = hashlib.sha256(b"\x00" + entry).digest()
+    node, last, root = place, size - 1, leaf
     for one in hashes:
         if last == 0:
             raise DefectError("expected fewer hashes in the proof")
