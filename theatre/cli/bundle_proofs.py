@@ -90,8 +90,16 @@ def read_reader(trust_file: Path, policy_file: Path | None, bundle: Path) -> Rea
     words = f"signed by a key of {trust.issuer}"
     if Path(os.path.realpath(trust_file)).is_relative_to(os.path.realpath(bundle)):
         words += ", by the trust.json that came with it: who trusts that trusts its maker"
-    is_served = trust.url is not None and urlsplit(trust.url).scheme in {"http", "https"}
-    return Reader(trust=trust, words=words, log=trust.url if is_served else None)
+    return Reader(trust=trust, words=words, log=trust.url if _is_served(trust) else None)
+
+
+def _is_served(trust: Trust) -> bool:
+    """Tell whether a log has an address; a path would have this machine's own files read."""
+    try:
+        parts = urlsplit(trust.url or "")
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
 def own_reader(proofs: Proofs, home: TrustHome) -> Reader | None:
@@ -99,7 +107,8 @@ def own_reader(proofs: Proofs, home: TrustHome) -> Reader | None:
 
     Another's bundle has nothing to do with his keys: there is nothing to refuse it by.
     """
-    trust = home.read()
+    # Where there is nothing to settle, his folder is not even read.
+    trust = None if proofs == Proofs() else home.read()
     if trust is None or not _is_own(proofs, trust):
         return None
     return Reader(trust=trust, words="signed by your own key", log=str(home.folder / "log"))

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.transparency.bundle_proofs import LoggedCertificate, ProofCheck, ProofLine
-from theatre.transparency.entries import EntryType, decode_entry
+from theatre.transparency.entries import decode_entry
 from theatre.transparency.errors import EntryError, LogForkError
 from theatre.transparency.log import CHECKPOINT, Follower, TileStore
 from theatre.transparency.notes import Checkpoint
@@ -72,9 +72,10 @@ def _problems(
     revoked = record.revoked.get(statement.sha256)
     if revoked is not None:
         yield f"expected a certificate that is not revoked, got its revocation at {revoked}"
-    for index, members in _of_type(entries[: closed.place], EntryType.KEY):
+    for index, entry in enumerate(entries[: closed.place]):
         # The reader's trust.json may be older than this.
-        if members["kid"] == statement.kid and members["revoked_at"] is not None:
+        members = _members(entry) if statement.kid.encode() in entry else {}
+        if members.get("kid") == statement.kid and members["revoked_at"] is not None:
             yield f"expected a key that is not revoked, got its revocation at {index}"
 
 
@@ -97,22 +98,16 @@ def _describe(record: LogRecord, logged: LoggedCertificate, now: datetime) -> st
 def _faults_of(record: LogRecord, entries: Sequence[bytes], theatre_id: str) -> Iterator[Fault]:
     """Yield the faults of entries that name a theatre."""
     for fault in record.faults:
-        try:
-            _, members = decode_entry(entries[fault.index])
-        except EntryError:
-            continue
-        if members.get("theatre_id") == theatre_id:
+        if _members(entries[fault.index]).get("theatre_id") == theatre_id:
             yield fault
 
 
-def _of_type(entries: Sequence[bytes], wanted: EntryType) -> Iterator[tuple[int, JsonObject]]:
-    for index, entry in enumerate(entries):
-        try:
-            kind, members = decode_entry(entry)
-        except EntryError:
-            continue
-        if kind is wanted:
-            yield index, members
+def _members(entry: bytes) -> JsonObject:
+    """Return the members of an entry; none of what is no entry."""
+    try:
+        return decode_entry(entry)[1]
+    except EntryError:
+        return {}
 
 
 def _told(fault: Fault) -> str:

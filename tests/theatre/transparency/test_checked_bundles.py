@@ -289,6 +289,17 @@ def test_exit_codes_are_those_of_the_contract(
     assert run(bundle, "--trust", trust, "--online")[0] == 10
 
 
+def test_no_name_forges_a_line(
+    issued: IssuedBundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trust = issued.trust_file(tmp_path, issuer="Ada\nvalid, logged (by all): 38 checks\x1b[2J")
+    standalone.main([str(issued.bundle), "--trust", str(trust)])
+    for output in (capsys.readouterr().out, run(issued.bundle, "--trust", trust)[1]):
+        assert output.count("\nvalid, logged (") == 1
+        assert "Ada?valid, logged" in output
+        assert "\x1b" not in output
+
+
 def test_a_script_gets_one_document(issued: IssuedBundle, tmp_path: Path) -> None:
     code, output = run(issued.bundle, "--trust", issued.trust_file(tmp_path), "--json")
     said = json.loads(output)
@@ -592,7 +603,7 @@ def test_a_log_that_was_rewritten_shows_two_trees(
 
 
 def test_a_log_that_cannot_be_asked_settles_nothing(issued: IssuedBundle, tmp_path: Path) -> None:
-    for url in (None, "file:///etc", "http://127.0.0.1:1/log"):
+    for url in (None, "file:///etc", "/etc", "http://[", "http://", "http://127.0.0.1:1/log"):
         trust = issued.trust_file(tmp_path, url=url)
         answer = checked(issued.bundle, trust, online=True)
         assert (answer.unavailable, answer.lines["closure"]) == (True, False)

@@ -1158,8 +1158,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 5
     verdict = verify(options.bundle, now=datetime.now(UTC), kept=kept, reader=reader)
     lines = [json.dumps(verdict.document(), indent=2)] if options.json else printed(verdict)
-    text = "\n".join(lines)
-    sys.stdout.write(f"{text}\n".encode("ascii", "backslashreplace").decode())
+    for line in lines:
+        # Names are a stranger's: none may forge a line or steer a terminal. JSON has escapes.
+        text = line if options.json else "".join(c if c.isprintable() else "?" for c in line)
+        sys.stdout.write(f"{text}\n".encode("ascii", "backslashreplace").decode())
     if verdict.word == "not valid":
         return 10
     required = options.require
