@@ -34,6 +34,8 @@ from theatre.engine.bundle_check.plain_records import (
     Draws,
     asked_of,
     committed_hops,
+    episode_leaf,
+    merkle_root,
     sha256,
 )
 
@@ -262,6 +264,20 @@ class Evidence:
                     raise DefectError(f"{path}, line {line}: a record of episode {asked.seq}")
                 records[asked.seq] = (raw + b"\n", asked)
         return records
+
+    @cached_property
+    def episode_root(self) -> str:
+        """The root over the salted lines of all episodes."""
+        questions = self.lines("ground_truth/dataset.jsonl")
+        results = self.lines("scores/per_episode.jsonl")
+        leaves = []
+        pairs = zip(questions, results, strict=True)
+        for seq, ((question, episode), (result, _)) in enumerate(pairs, 1):
+            name = episode["episode_id"]
+            record = self.records[seq][0] if seq in self.records else None
+            salt, label = self.draws.draw("salt", name), self.gold.get(name)
+            leaves.append(episode_leaf(salt, question.decode(), label, record, result))
+        return merkle_root(leaves)
 
     @cached_property
     def results(self) -> tuple[Tally, list[Document]]:

@@ -167,6 +167,7 @@ def check_certificate_fields(
         "theatre_resolved_at": sealed_at,
         **dict.fromkeys(RESERVED, None),
         "coin_sha256": coin_sha256,
+        "episode_root": run.episode_root,
         "environment": None if isinstance(environment, Nothing) else environment,
         "isolation": isolation,
         "data_audit": counted.audit,

@@ -20,6 +20,7 @@ from theatre.engine.bundle_check.commitment import (
 from theatre.engine.bundle_check.evidence import Evidence
 from theatre.engine.bundle_check.folder import AGGREGATE, PER_EPISODE, canonical_object
 from theatre.engine.bundle_check.human_scores import Panel, check_human_scores
+from theatre.engine.bundle_check.plain_records import episode_leaf, merkle_root
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import (
@@ -80,6 +81,7 @@ class RunEvidence:
     sanitiser: JsonValue | Nothing = NOTHING
     outcomes: Sequence[EpisodeOutcome] = ()
     panels: Mapping[str, Panel] = field(default_factory=dict)
+    episode_root: str | Nothing = NOTHING
     other_runner: Cause | None = None
 
 
@@ -164,6 +166,9 @@ class _EpisodePass:
         self._checker = checker
         self._batches = batches
         self._calls = CallFacts()
+        self._draws = draws
+        self._leaves: list[bytes] = []
+        self._record_line: bytes | None = None
         self._outcomes: list[EpisodeOutcome] = []
         self._records = stored_records(evidence.folder, ground_truth.total, evidence.ledger)
         self._next = next(self._records, None)
@@ -197,7 +202,18 @@ class _EpisodePass:
                 line, outcome = self._scoring.line(episode, answer)
                 self._outcomes.append(outcome)
                 outcomes = frozenset({outcome})
-            lines.take(episode, outcomes, line)
+            stored = lines.take(episode, outcomes, line)
+            if stored is not None and not isinstance(self._ground_truth.gold, Cause):
+                label = self._ground_truth.gold.get(episode.episode_id)
+                self._leaves.append(
+                    episode_leaf(
+                        self._draws.salt(episode.episode_id),
+                        episode.line.decode(),
+                        label,
+                        self._record_line,
+                        stored,
+                    )
+                )
             failures += EpisodeOutcome.MISSING in outcomes
         progress(read)
         if read != total:
@@ -256,9 +272,11 @@ class _EpisodePass:
 
     def _take_up_to(self, position: int) -> RecordItem | None:
         """Take the record at `position` and return it; what lies before it is misplaced."""
+        self._record_line = None
         while self._next is not None and self._next.position <= position:
             item = self._take(self._next)
             if item.position == position:
+                self._record_line = item.raw
                 return item
             self._refuse_misplaced(item)
         return None
@@ -289,6 +307,9 @@ class _EpisodePass:
             ground_truth=self._ground_truth,
             sanitiser=self._checker.sanitiser,
             outcomes=self._outcomes,
+            episode_root=merkle_root(self._leaves)
+            if 0 < len(self._leaves) == self._ground_truth.total
+            else NOTHING,
             other_runner=self._checker.other_runner,
         )
 
@@ -306,10 +327,10 @@ class ScoreLines:
         episode: GroundTruthEpisode,
         outcomes: frozenset[EpisodeOutcome],
         line: bytes | None,
-    ) -> None:
+    ) -> bytes | None:
         """Compare the next stored line: with `line`, or where that is unknown by its outcome.
 
-        Without any `outcomes` nothing is known of it.
+        Without any `outcomes` nothing is known of it. Return the stored line.
         """
         self._number += 1
         where, raw = f"{PER_EPISODE} line {self._number}", None
@@ -321,6 +342,7 @@ class ScoreLines:
         elif line is None or raw != line:
             with self._ledger.noting(*_OF_LINES):
                 self._compare(raw, where, episode, outcomes, line)
+        return raw
 
     def finish(self, cause: Cause | None) -> None:
         """Note lines behind the last episode; `cause` says why scores were not recomputed."""

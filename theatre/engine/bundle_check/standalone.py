@@ -910,6 +910,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "replay_count": aggregate["episode_counts"]["scored"],
         "commitment_hash": evidence.commitment_hash,
         "coin_sha256": sha256(evidence.coin),
+        "episode_root": evidence.episode_root,
         "evidence_bundle_hash": sha256(evidence.raw("SHA256SUMS")),
         "audit_head": evidence.trail[-1]["entry_hash"],
         "dataset_hash": hashes.get(evidence.config["replay_dataset_id"]),
