@@ -124,7 +124,7 @@ class Draws:
 
     def salt(self, episode_id: str) -> bytes:
         """Return the 32 bytes that an episode's line is salted with under `episode_root`."""
-        return self.coin.draw(Purpose.SALT, self.commitment_hash, episode_id)
+        return self._draw(Purpose.SALT, episode_id)
 
     def repeated(self, episode_ids: Iterable[str], size: int) -> frozenset[str]:
         """Return the `size` ids with the smallest draws: they are called a second time.
