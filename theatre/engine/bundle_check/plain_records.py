@@ -135,17 +135,20 @@ class Draws:
         return str(UUID(bytes=bytes(whole)))
 
 
-def episode_leaf(
-    salt: bytes, dataset_line: str, label: object, record: bytes | None, result: bytes
-) -> bytes:
-    """Return the leaf of an episode under `episode_root` (docs/contract/evidence.md §4)."""
+def episode_line(dataset_line: str, label: object, record: bytes | None, result: bytes) -> bytes:
+    """Return all that a bundle holds of an episode, canonical (docs/contract/evidence.md §4)."""
     parts = (
         b'{"dataset_line":' + canonical(dataset_line),
         b'"label":' + canonical(label),
         b'"record":' + (b"null" if record is None else record.removesuffix(b"\n")),
         b'"result":' + result.removesuffix(b"\n") + b"}",
     )
-    return hashlib.sha256(b"\x00" + salt + b",".join(parts)).digest()
+    return b",".join(parts)
+
+
+def salted_leaf(salt: bytes, line: bytes) -> bytes:
+    """Return the leaf of an episode under `episode_root`."""
+    return hashlib.sha256(b"\x00" + salt + line).digest()
 
 
 def merkle_root(leaves: list[bytes]) -> str:

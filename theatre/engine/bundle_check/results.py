@@ -20,7 +20,7 @@ from theatre.engine.bundle_check.commitment import (
 from theatre.engine.bundle_check.evidence import Evidence
 from theatre.engine.bundle_check.folder import AGGREGATE, PER_EPISODE, canonical_object
 from theatre.engine.bundle_check.human_scores import Panel, check_human_scores
-from theatre.engine.bundle_check.plain_records import episode_leaf, merkle_root
+from theatre.engine.bundle_check.plain_records import episode_line, merkle_root, salted_leaf
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import (
@@ -122,9 +122,11 @@ def _check_committed_run(
     # Of what is wrong with the dataset the pass over its episodes tells.
     ids = (episode.episode_id for episode in episodes(evidence.folder, Ledger()))
     checker = RecordChecker(
-        evidence,
+        evidence.installed,
         plan,
+        evidence.ledger,
         theatre_id=evidence.theatre_id,
+        adapters=evidence.trail.detail("activated", "adapters"),
         draws=draws,
         repeated=draws.repeated(ids, plan.deterministic_sample),
         scorers=scorers,
@@ -205,15 +207,9 @@ class _EpisodePass:
             stored = lines.take(episode, outcomes, line)
             if stored is not None and not isinstance(self._ground_truth.gold, Cause):
                 label = self._ground_truth.gold.get(episode.episode_id)
-                self._leaves.append(
-                    episode_leaf(
-                        self._draws.salt(episode.episode_id),
-                        episode.line.decode(),
-                        label,
-                        self._record_line,
-                        stored,
-                    )
-                )
+                line = episode_line(episode.line.decode(), label, self._record_line, stored)
+                salt = self._draws.salt(episode.episode_id)
+                self._leaves.append(salted_leaf(salt, line))
             failures += EpisodeOutcome.MISSING in outcomes
         progress(read)
         if read != total:
