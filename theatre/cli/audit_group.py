@@ -30,6 +30,7 @@ from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.files.durable import replace_durably
+from theatre.files.published_bundle import publish_bundle
 from theatre.transparency.audits import AuditRequest
 from theatre.transparency.disclosure import Disclosure
 from theatre.transparency.disclosure import disclose as open_episodes
@@ -47,7 +48,8 @@ _OUTPUT = click.option(
 @click.option("--episodes", metavar="ID,…", help="Ids of episodes, or their numbers from 1.")
 @click.option("--audit", "request", type=_FILE, help="The request of an audit, to answer it.")
 @click.option("--coin", type=_FILE, help="The coin that the auditor has revealed.")
-@_OUTPUT
+@click.option("--published", is_flag=True, help="Write the bundle without what is withheld.")
+@click.option("--output", required=True, type=click.Path(path_type=Path), metavar="FILE")
 @json_option
 def disclose(
     bundle: Path,
@@ -55,6 +57,7 @@ def disclose(
     episodes: str | None,
     request: Path | None,
     coin: Path | None,
+    published: bool,
     output: Path,
     as_json: bool,
 ) -> None:
@@ -62,11 +65,23 @@ def disclose(
 
     Who has the certificate checks it with `echelon audit check`; of the other episodes it shows
     nothing. With --audit and --coin these are the episodes that an auditor's coin names, and your
-    log has the request and its answer.
+    log has the request and its answer. With --published FILE is a folder: the bundle, in which the
+    episodes that its template withholds are salted hashes; `echelon check` reads it.
     """
-    if (episodes is None) == (request is None) or (request is None) != (coin is None):
-        raise click.UsageError("expected --episodes, or --audit with --coin")
+    chosen = [episodes is not None, request is not None, published]
+    if sum(chosen) != 1 or (request is None) != (coin is None):
+        raise click.UsageError("expected --episodes, --published, or --audit with --coin")
     opened, found = salted_lines(bundle)
+    if published:
+        closed = opened.withheld()
+        if not closed:
+            raise click.UsageError("expected a template that withholds episodes, got another")
+        publish_bundle(bundle, output, found, closed)
+        if as_json:
+            print_document({"published": str(output), "withheld": sorted(closed)})
+        else:
+            echo(f"published {output}: {len(closed)} of {len(found)} episodes are withheld")
+        return
     asked = None
     if request is not None and coin is not None:
         asked = AuditRequest.parse(request.read_bytes())

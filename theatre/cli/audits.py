@@ -21,8 +21,10 @@ from theatre.engine.canonical_json import (
     parse_object,
     sha256_hex,
 )
+from theatre.engine.episode_root import withheld_episodes
 from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.templates import product_template
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_computations, load_episode_runners, load_scorers
 from theatre.transparency.audits import most_false
@@ -59,6 +61,12 @@ class OpenedBundle:
                 raise NotFoundError(f"expected an episode of the bundle, got {plain[:100]!r}")
             found.add(seq)
         return sorted(found)
+
+    def withheld(self) -> set[int]:
+        """Return the numbers of the episodes that the template commits to withhold."""
+        config = product_template(self.template).product_theatre_config
+        chosen = withheld_episodes(config, str(self.certificate["commitment_hash"]), self.ids)
+        return {seq for seq, name in enumerate(self.ids, 1) if name in chosen}
 
 
 def salted_lines(bundle: Path) -> tuple[OpenedBundle, list[SaltedLine]]:

@@ -7,12 +7,15 @@ Source: docs/contract/evidence.md §4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import ceil
 
-from theatre.engine.canonical_json import JsonObject, canonical_bytes
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, sha256_hex
 from theatre.engine.coin import Draws
 from theatre.engine.merkle import GrowingTree, leaf_hash
 from theatre.engine.models import GroundTruthEpisode
+from theatre.engine.scoring import exact
+from theatre.engine.templates import ProductTheatreConfig
 
 # Its parts are canonical already: an object of them is made without reading them again.
 _LINE = b'{"dataset_line":%b,"label":%b,"record":%b,"result":%b}'
@@ -32,6 +35,23 @@ def episode_line(
         b"null" if record is None else record.removesuffix(b"\n"),
         result.removesuffix(b"\n"),
     )
+
+
+def withheld_episodes(
+    config: ProductTheatreConfig, commitment_hash: str, episode_ids: Sequence[str]
+) -> frozenset[str]:
+    """Return which episodes a published bundle keeps private, as committed; empty for none."""
+    chosen = config.withheld
+    if chosen is None:
+        return frozenset()
+    if chosen.share is None:
+        return frozenset(chosen.episodes)
+
+    def rank(episode_id: str) -> str:
+        return sha256_hex(f"{commitment_hash}:withheld:{episode_id}".encode())
+
+    size = ceil(exact(chosen.share) * len(episode_ids))
+    return frozenset(sorted(episode_ids, key=rank)[:size])
 
 
 class EpisodeRoot:

@@ -38,6 +38,7 @@ from tests.theatre.runs import (
     WRONG,
     ScriptedAdapter,
     answer_as_asked,
+    checked,
     episodes,
     pilot_stage,
 )
@@ -45,6 +46,7 @@ from theatre.cli import cli
 from theatre.cli.audits import check_disclosure, salted_lines
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.trust_group import append_entries
+from theatre.engine.bundle_check import CheckReport, CheckStatus, Verdict
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.coin import Coin
 from theatre.engine.errors import NotFoundError
@@ -471,3 +473,60 @@ def test_the_bound_covers(above: int) -> None:
     assert chance < 0.05
     # Four standard deviations of a count of 800.
     assert abs(missed - 800 * chance) < 4 * (800 * chance * (1 - chance)) ** 0.5
+
+
+# A bundle that is published without what its template withholds.
+
+WITHHELD: dict[str, Any] = {
+    "/schema_version": "2.2.0",
+    "/product_theatre_config/disclosure": "withheld",
+    "/product_theatre_config/withheld": {"episodes": ["pilot-2", "pilot-3", "pilot-12"]},
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """Return the bundle that the issuer keeps."""
+    asked = {3: WRONG, 5: REFUSED, 7: ERROR}
+    folder = tmp_path_factory.mktemp("withheld")
+    stage = pilot_stage(folder, episodes(TOTAL, asked), changes=WITHHELD)
+    return load(stage.run(ScriptedAdapter(answer_as_asked)).bundle)
+
+
+@pytest.fixture(scope="module")
+def shown(whole: Files, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """Return the bundle that others have."""
+    folder = tmp_path_factory.mktemp("published")
+    _, said = echelon(
+        "disclose", store(whole, folder / "whole"), "--published", "--output", folder / "p"
+    )
+    assert said["withheld"] == [2, 3, 12]
+    return load(folder / "p")
+
+
+def checked_as(files: Files, folder: Path) -> CheckReport:
+    return checked(store(files, folder))
+
+
+def test_the_issuer_keeps_all_and_checks_all(whole: Files, tmp_path: Path) -> None:
+    report = checked_as(whole, tmp_path / "whole")
+    assert (report.verdict, report.failed) == (Verdict.CONSISTENT, ())
+    certificate = certificate_of(whole)
+    assert certificate["verification_tier"] == "UNVERIFIED"
+    assert "episodes-withheld" in cast("list[str]", certificate["caps"])
+
+
+def test_a_published_bundle_says_withheld_and_never_more_than_consistent(
+    shown: Files, tmp_path: Path
+) -> None:
+    report = checked_as(shown, tmp_path / "p")
+    assert [(line.id, line.actual) for line in report.failed] == []
+    assert report.verdict is Verdict.CONSISTENT
+    assert report.because == "3 of 12 episodes are withheld: only their issuer has computed them"
+    status = {line.id: line.status for line in report.checks}
+    assert status["certificate-fields"] is status["results-hash"] is CheckStatus.PASS
+    assert {name for name, one in status.items() if one is CheckStatus.WITHHELD} == {
+        *("inventory", "sums", "coin", "datasets", "audit-episodes", "times", "invocations"),
+        *("sanitised-input", "version-pins", "outcomes", "scores", "human-scores", "aggregate"),
+        *("data-audit", "baselines", "resolution", "tier"),
+    }

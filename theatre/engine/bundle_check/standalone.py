@@ -825,6 +825,7 @@ def extra_caps(evidence: Evidence, adapter: str) -> list[str]:
     found = {
         "episodes-not-run": evidence.results[0].outcomes["not_run"] > 0,
         "gold-unpinned": evidence.gold_is_unpinned(),
+        "episodes-withheld": "withheld" in evidence.config,
         "version-unreported": adapter.startswith("plain_"),
         "reproduction": evidence.reproduction is not None,
         "construct-not-isolated": not (closed["files"] and closed["processes"]),
