@@ -187,7 +187,13 @@ def check_audit(
         named = asked.named(Coin.from_line(coin.read_bytes()))
     now = datetime.now(UTC)
     overdue = asked is not None and now > asked.open_by
-    checked = check_disclosure(document, Disclosure.parse(data), named=named, overdue=overdue)
+    checked = check_disclosure(
+        document,
+        Disclosure.parse(data),
+        bundle=certificate if certificate.is_dir() else None,
+        named=named,
+        overdue=overdue,
+    )
     if logs and asked is not None:
         _log_result(asked, checked, data)
     if as_json:
@@ -201,7 +207,7 @@ def check_audit(
 
 def _log_result(asked: AuditRequest, checked: CheckedDisclosure, data: bytes) -> None:
     """Log that an audit was answered, or that what was opened is false."""
-    if checked.false:
+    if checked.false or checked.invalid is not None:
         members = {
             "statement_sha256": asked.statement_sha256,
             "envelope_sha256": sha256_hex(data),

@@ -11,9 +11,11 @@ from typing import Final, cast
 from theatre.cli.exits import ExitCode, read_file
 from theatre.engine.bundle_check.bundle_reader import Evidence
 from theatre.engine.bundle_check.evidence import Installed
+from theatre.engine.bundle_check.folder import AGGREGATE, PER_EPISODE
 from theatre.engine.bundle_check.opened import OpenedEpisodes, OpenedResult
 from theatre.engine.bundle_check.plain_json import DefectError as UnreadableError
 from theatre.engine.bundle_check.report import DefectError
+from theatre.engine.bundle_check.scorers import ResultsHash
 from theatre.engine.canonical_json import (
     JsonObject,
     JsonValue,
@@ -209,20 +211,45 @@ def _problem(one: OpenedResult, text: str | None) -> JsonObject:
     return {"seq": one.seq, "episode_id": one.episode_id, "problem": text}
 
 
+def check_published_lines(bundle: Path, certificate: JsonObject, disclosure: Disclosure) -> None:
+    """Hold what is open to the scores of a bundle, whole or published.
+
+    DisclosureError unless these are the scores of the certificate, and of the open lines.
+    """
+    raw = read_file(bundle / PER_EPISODE, what="scores")
+    hasher = ResultsHash()
+    hasher.add(raw)
+    aggregate = parse_object(read_file(bundle / AGGREGATE, what="an aggregate"))
+    if hasher.of(aggregate) != certificate.get("results_hash"):
+        raise DisclosureError(
+            "expected the scores under the certificate's results_hash, got others"
+        )
+    lines = raw.splitlines()
+    for one in disclosure.openings:
+        if one.seq > len(lines) or lines[one.seq - 1] != canonical_bytes(one.line.get("result")):
+            raise DisclosureError(f"expected the published scores of episode {one.seq}, got others")
+
+
 def check_disclosure(
     certificate: JsonObject,
     disclosure: Disclosure,
     *,
+    bundle: Path | None = None,
     named: Sequence[int] | None = None,
     overdue: bool = False,
 ) -> CheckedDisclosure:
-    """Hold what is open to the certificate, and compute it again with what is installed."""
+    """Hold what is open to the certificate, and compute it again with what is installed.
+
+    `bundle` is the published one, where the reader has it: what is open must be its scores.
+    """
     counts = certificate.get("episode_counts")
     total = counts.get("total") if isinstance(counts, dict) else None
     results: list[OpenedResult] = []
     invalid = None
     try:
         disclosure.verify(certificate)
+        if bundle is not None:
+            check_published_lines(bundle, certificate, disclosure)
         results = _recompute(certificate, disclosure)
     except DisclosureError as error:
         invalid = str(error)

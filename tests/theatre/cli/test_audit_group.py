@@ -20,6 +20,7 @@ from tests.sealed_evidence import unpacked
 from tests.theatre.forged_bundle import (
     Effort,
     Files,
+    changed,
     document,
     episode_leaves,
     episode_root,
@@ -28,6 +29,7 @@ from tests.theatre.forged_bundle import (
     resealed,
     store,
     tree_root,
+    with_document,
     with_lines,
     with_records,
 )
@@ -47,7 +49,7 @@ from theatre.cli.audits import check_disclosure, salted_lines
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.trust_group import append_entries
 from theatre.engine.bundle_check import CheckReport, CheckStatus, Verdict
-from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line, parse_object
 from theatre.engine.coin import Coin
 from theatre.engine.errors import NotFoundError
 from theatre.files.trust_home import TrustHome
@@ -530,3 +532,141 @@ def test_a_published_bundle_says_withheld_and_never_more_than_consistent(
         *("sanitised-input", "version-pins", "outcomes", "scores", "human-scores", "aggregate"),
         *("data-audit", "baselines", "resolution", "tier"),
     }
+
+
+def entry(files: Files, seq: int) -> dict[str, Any]:
+    return cast("dict[str, Any]", lines(files, "episodes.jsonl")[seq - 1])
+
+
+def with_entries(files: Files, change: Callable[[list[Any]], object]) -> Files:
+    rows: list[Any] = lines(files, "episodes.jsonl")
+    change(rows)
+    return with_lines(files, "episodes.jsonl", rows)
+
+
+def close_another(files: Files) -> Files:
+    """Withhold the refusal, too, that was not committed to be withheld."""
+    one = entry(files, 5)
+    salted = SaltedLine(canonical_bytes(one["line"]), bytes.fromhex(one["salt"]))
+    return with_entries(
+        files, lambda rows: rows.__setitem__(4, {"seq": 5, "leaf": salted.leaf.hex()})
+    )
+
+
+def swap_leaves(rows: list[Any]) -> None:
+    rows[1]["leaf"], rows[2]["leaf"] = rows[2]["leaf"], rows[1]["leaf"]
+
+
+def drop_last(files: Files) -> Files:
+    rows, scored = lines(files, "episodes.jsonl")[:-1], lines(files, LINES)[:-1]
+    return with_lines(with_lines(files, "episodes.jsonl", rows), LINES, scored)
+
+
+def better_tier(files: Files) -> Files:
+    whole: dict[str, Any] = document(files, "tier.json")
+    whole["facts"]["extra_caps"] = []
+    whole["assessment"] |= {"tier": "BACKTESTED", "unmet": []}
+    tier = with_document(files, "tier.json", whole)
+    return changed(tier, "certificate.json", lambda c: c.update(verification_tier="BACKTESTED"))
+
+
+# fmt: off
+PUBLISHED_LIES: list[tuple[str, Callable[[Files], Files], set[str]]] = [
+    ("more withheld than committed", close_another, {"scores"}),
+    ("a leaf of another", lambda f: with_entries(f, lambda r: r[1].update(leaf="ab" * 32)),
+     {"certificate-fields"}),
+    ("leaves swapped", lambda f: with_entries(f, swap_leaves), {"certificate-fields"}),
+    ("an episode less", drop_last,
+     {"scores", "aggregate", "results-hash", "audit-chain", "certificate-fields"}),
+    ("an episode re-salted", lambda f: with_entries(f, lambda r: r[0].update(salt="ab" * 32)),
+     {"certificate-fields"}),
+    ("an episode twice", lambda f: with_entries(f, lambda r: r.insert(0, r[0])), {"scores"}),
+    ("an open answer changed",
+     lambda f: with_entries(f, lambda r: r[0]["line"].update(dataset_line="{}")),
+     {"scores", "certificate-fields"}),
+    ("a better tier", better_tier, {"tier"}),
+    ("the coin", lambda f: f | {"coin.txt": b"ab" * 32 + b"\n"}, {"inventory"}),
+    ("a form less", lambda f: {path: raw for path, raw in f.items() if path != "resolution.json"},
+     {"inventory", "sums"}),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    ("change", "caught"),
+    [one[1:] for one in PUBLISHED_LIES],
+    ids=[one[0] for one in PUBLISHED_LIES],
+)
+def test_a_published_bundle_that_lies_is_not_valid(
+    shown: Files, tmp_path: Path, change: Callable[[Files], Files], caught: set[str]
+) -> None:
+    files = change(shown)
+    report = checked_as(files, tmp_path / "p")
+    found = {line.id for line in report.failed}
+    assert report.verdict is Verdict.NOT_VALID
+    assert caught <= found, [(line.id, line.expected, line.actual) for line in report.failed]
+
+
+def test_a_bundle_whose_template_withholds_nothing_must_be_whole(
+    files: Files, tmp_path: Path
+) -> None:
+    entries = [{"seq": seq, "leaf": one.leaf.hex()} for seq, one in enumerate(held(files), 1)]
+    kept = {
+        path: raw
+        for path, raw in files.items()
+        if path != "coin.txt" and not path.startswith(("ground_truth/", "invocations/"))
+    }
+    hidden = kept | {"episodes.jsonl": b"".join(map(canonical_line, entries))}
+    report = checked_as(hidden, tmp_path / "p")
+    assert report.verdict is Verdict.NOT_VALID
+    (inventory,) = [line for line in report.checks if line.id == "inventory"]
+    assert inventory.expected == "all of the evidence: the template withholds nothing"
+    bundle = store(files, tmp_path / "whole")
+    ended = CliRunner().invoke(
+        cli, ["disclose", str(bundle), "--published", "--output", str(tmp_path / "out")]
+    )
+    assert isinstance(ended.exception, SystemExit)
+
+
+def test_a_withheld_score_that_was_raised_is_found_once_it_is_open(
+    whole: Files, shown: Files, tmp_path: Path
+) -> None:
+    """The issuer publishes a better score than the one under the root: a reader cannot see that.
+
+    Who opens the episode to him, or has it drawn, gives it away.
+    """
+
+    def lie(files: Files) -> Files:
+        rows: list[Any] = lines(files, LINES)
+        rows[2] |= {"scores": dict.fromkeys(rows[2]["scores"], 1.0), "composite": 1.0}
+        return with_lines(files, LINES, rows)
+
+    lying = store(lie(shown), tmp_path / "p")
+    opened_file = tmp_path / "3.json"
+    echelon(
+        "disclose", store(whole, tmp_path / "whole"), "--episodes", "3", "--output", opened_file
+    )
+    code, found = echelon("audit", "check", lying, opened_file)
+    assert code == ExitCode.CHECK_FAILED
+    assert "results_hash" in found["invalid"]
+    code, found = echelon("audit", "check", store(shown, tmp_path / "honest"), opened_file)
+    assert (code, found["false"]) == (0, [])
+
+
+def test_a_share_is_drawn_by_the_commitment(tmp_path: Path) -> None:
+    changes = {**WITHHELD, "/product_theatre_config/withheld": {"share": 0.2}}
+    stage = pilot_stage(tmp_path, episodes(6), changes=changes)
+    files = load(stage.run(ScriptedAdapter()).bundle)
+    commitment = certificate_of(files)["commitment_hash"]
+    ranks = {
+        hashlib.sha256(f"{commitment}:withheld:pilot-{seq}".encode()).digest(): seq
+        for seq in range(1, 7)
+    }
+    smallest = sorted(ranks[rank] for rank in sorted(ranks)[:2])
+    _, said = echelon(
+        "disclose", store(files, tmp_path / "b"), "--published", "--output", tmp_path / "p"
+    )
+    assert said["withheld"] == smallest
+    assert checked(tmp_path / "p").verdict is Verdict.CONSISTENT
+    with pytest.raises(DisclosureError, match="expected a new folder"):
+        echelon("disclose", tmp_path / "b", "--published", "--output", tmp_path / "p")
