@@ -119,6 +119,8 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (oracle_errors.OutboundRefusedError, ExitCode.INVALID),
     (oracle_errors.RequestHeadersError, ExitCode.INVALID),
     (oracle_errors.SanitisePolicyError, ExitCode.INVALID),
+    (transparency_errors.DisclosureError, ExitCode.INVALID),
+    (transparency_errors.AuditError, ExitCode.INVALID),
     (debate_errors.InvalidDebateError, ExitCode.INVALID),
     (debate_errors.SweepError, ExitCode.INVALID),
     (transparency_errors.MalformedError, ExitCode.INVALID),

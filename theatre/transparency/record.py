@@ -55,6 +55,22 @@ class Commitment:
         return self.is_open and now > self.close_by
 
 
+@dataclass(slots=True)
+class Audit:
+    """A request to open episodes of a certificate, and whether it was answered."""
+
+    index: int
+    statement_sha256: str
+    request_sha256: str
+    open_by: datetime
+    answered_at: int | None = None
+    """The index of the entry that answers it."""
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Return whether nothing has answered it by its day."""
+        return self.answered_at is None and now > self.open_by
+
+
 @dataclass(frozen=True, slots=True)
 class RunCounts:
     """The commitments of a construct, or of one version of it."""
@@ -104,6 +120,8 @@ class LogRecord:
     faults: list[Fault] = field(default_factory=list)
     revoked: dict[str, int] = field(default_factory=dict)
     """Statements by SHA-256, with the index of the entry that revokes them."""
+    audits: dict[str, Audit] = field(default_factory=dict)
+    """What was asked to be opened, by the SHA-256 of the request."""
 
     def take(self, index: int, data: bytes) -> None:
         """Read the next entry; what is wrong with it becomes a fault: a log has to be read on."""
@@ -116,6 +134,10 @@ class LogRecord:
                     self._close(index, members)
                 case EntryType.REVOCATION:
                     self.revoked.setdefault(cast("str", members["statement_sha256"]), index)
+                case EntryType.DISPUTE if "open_by" in members:
+                    self._ask(index, members)
+                case EntryType.ATTESTATION if "answers" in members:
+                    self._answer(index, members)
                 case _:
                     pass
         except (EntryError, ClockError) as error:
@@ -154,6 +176,24 @@ class LogRecord:
         commitment.tier = cast("str | None", members.get("tier"))
         commitment.statement_sha256 = cast("str | None", members.get("statement_sha256"))
 
+    def _ask(self, index: int, members: JsonObject) -> None:
+        request = cast("str", members["envelope_sha256"])
+        open_by = parse_rfc3339(cast("str", members["open_by"]))
+        audit = Audit(index, cast("str", members["statement_sha256"]), request, open_by)
+        first = self.audits.setdefault(request, audit)
+        if first is not audit:
+            # A second entry could give the issuer a later day.
+            text = f"the audit was asked for at {first.index} already"
+            self.faults.append(Fault(index, "asked-twice", text))
+
+    def _answer(self, index: int, members: JsonObject) -> None:
+        audit = self.audits.get(cast("str", members["answers"]))
+        if audit is None or audit.statement_sha256 != members["statement_sha256"]:
+            text = "no audit of that statement was asked for before"
+            self.faults.append(Fault(index, "answers-nothing", text))
+        elif audit.answered_at is None:
+            audit.answered_at = index
+
     def of(self, construct_id: str, construct_version: str | None = None) -> Iterator[Commitment]:
         """Yield the commitments of a construct, in the log's order."""
         for commitment in self.by_index.values():
@@ -164,6 +204,10 @@ class LogRecord:
     def overdue(self, now: datetime) -> list[Commitment]:
         """Return the commitments that are open after their day."""
         return [one for one in self.by_index.values() if one.is_overdue(now)]
+
+    def overdue_audits(self, now: datetime) -> list[Audit]:
+        """Return the audits that nothing has answered by their day."""
+        return [one for one in self.audits.values() if one.is_overdue(now)]
 
     def counts(
         self, construct_id: str, construct_version: str | None = None, *, now: datetime

@@ -28,7 +28,6 @@ from theatre.engine.bundle_check.folder import (
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.report import (
     NOTHING,
-    Cause,
     CheckId,
     DefectError,
     Ledger,
@@ -64,11 +63,12 @@ _Fields: TypeAlias = "dict[str, JsonValue | Nothing]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hashes:
-    """The three hashes that a certificate binds, recomputed; NOTHING where one cannot be."""
+    """The hashes that a certificate binds, recomputed; NOTHING where one cannot be."""
 
     commitment: str | Nothing
     bundle: str | Nothing
     results: str | Nothing
+    coin: JsonValue | Nothing
 
 
 def check_certificate_schema(evidence: Evidence) -> None:
@@ -124,14 +124,13 @@ def check_certificate_fields(
     `results` is the aggregate; `findings` those that are neither about calls nor isolation.
     """
     documents, ledger = evidence.documents, evidence.ledger
-    coin, environment = evidence.coin, documents.at(RECEIPT, "environment")
-    coin_sha256 = NOTHING if isinstance(coin, Cause) else coin.sha256
+    environment = documents.at(RECEIPT, "environment")
     expected: _Fields
     if documents.is_reproduction:
         # It says whose run it is and what came out: nothing that could be shown as a certificate.
         expected = {
             "reproduces": documents.at(RECEIPT, "reproduces"),
-            "coin_sha256": coin_sha256,
+            "coin_sha256": hashes.coin,
             "results_hash": hashes.results,
             "environment_hash": None
             if environment in (None, NOTHING)
@@ -166,7 +165,8 @@ def check_certificate_fields(
         "issued_at": sealed_at,
         "theatre_resolved_at": sealed_at,
         **dict.fromkeys(RESERVED, None),
-        "coin_sha256": coin_sha256,
+        "coin_sha256": hashes.coin,
+        "episode_root": run.episode_root,
         "environment": None if isinstance(environment, Nothing) else environment,
         "isolation": isolation,
         "data_audit": counted.audit,

@@ -56,6 +56,8 @@ BASELINES = "scores/baselines.json"
 RESOLUTION = "resolution.json"
 TIER = "tier.json"
 AUDIT_TRAIL = "audit_trail.jsonl"
+EPISODES = "episodes.jsonl"
+"""What a published bundle has instead of the evidence that is withheld."""
 
 _MARKERS = (MANIFEST, SUMS, CERTIFICATE, REPRODUCTION)
 

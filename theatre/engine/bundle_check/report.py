@@ -185,6 +185,8 @@ class CheckStatus(StrEnum):
     """Nothing inside a bundle could settle it."""
     UNAVAILABLE = "unavailable"
     """A scorer, computation or sanitiser of the recorded version is not installed."""
+    WITHHELD = "withheld"
+    """What is open holds; the rest stays with the issuer, and no reader can compute it."""
 
 
 class Verdict(StrEnum):
@@ -282,8 +284,8 @@ class Check:
 
     @property
     def ok(self) -> bool | None:
-        """Return True for pass, None for unanchored, False for everything else."""
-        if self.status is CheckStatus.UNANCHORED:
+        """Return True for pass, None where it is not settled, False for everything else."""
+        if self.status in {CheckStatus.UNANCHORED, CheckStatus.WITHHELD}:
             return None
         return self.status is CheckStatus.PASS
 
@@ -448,6 +450,11 @@ class Ledger:
     def unanchored(self, check: CheckId, seen: str) -> None:
         """Note that nothing in the bundle could settle `check`."""
         self._completed[check] = (CheckStatus.UNANCHORED, seen)
+
+    def withheld(self, check: CheckId, seen: str) -> None:
+        """Note that `check` could be made of what is open alone; what was wrong stays wrong."""
+        if self._completed.get(check, (CheckStatus.PASS, ""))[0] is CheckStatus.PASS:
+            self._completed[check] = (CheckStatus.WITHHELD, seen)
 
     def depends_on_outside(self, facts: str) -> None:
         """Note that the tier rests on `facts` that nothing in the bundle can settle."""

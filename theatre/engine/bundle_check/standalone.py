@@ -835,6 +835,7 @@ def extra_caps(evidence: Evidence, adapter: str) -> list[str]:
     found = {
         "episodes-not-run": evidence.results[0].outcomes["not_run"] > 0,
         "gold-unpinned": evidence.gold_is_unpinned(),
+        "episodes-withheld": "withheld" in evidence.config,
         "version-unreported": adapter.startswith("plain_"),
         "reproduction": evidence.reproduction is not None,
         "construct-not-isolated": not (closed["files"] and closed["processes"]),
@@ -925,6 +926,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "replay_count": aggregate["episode_counts"]["scored"],
         "commitment_hash": evidence.commitment_hash,
         "coin_sha256": sha256(evidence.coin),
+        "episode_root": evidence.episode_root,
         "evidence_bundle_hash": sha256(evidence.raw("SHA256SUMS")),
         "audit_head": evidence.trail[-1]["entry_hash"],
         "dataset_hash": hashes.get(evidence.config["replay_dataset_id"]),
