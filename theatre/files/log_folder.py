@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -101,12 +100,20 @@ class LogFolder:
             try:
                 yield
             finally:
-                fcntl.flock(handle, fcntl.LOCK_UN)
+                _unlock(handle.fileno())
 
 
 def _try_lock(handle: int) -> bool:
+    import fcntl  # noqa: PLC0415 - a reader on another system needs no lock
+
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
+
+
+def _unlock(handle: int) -> None:
+    import fcntl  # noqa: PLC0415 - as above
+
+    fcntl.flock(handle, fcntl.LOCK_UN)

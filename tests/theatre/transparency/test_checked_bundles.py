@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -32,6 +34,7 @@ from theatre.cli.checking import check_folder
 from theatre.cli.exits import CommandEndedError, exit_code_of
 from theatre.engine.bundle_check import plain_proofs, standalone
 from theatre.engine.bundle_check.plain_json import DefectError
+from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import canonical_line
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import TheatreError
@@ -289,6 +292,24 @@ def test_exit_codes_are_those_of_the_contract(
     assert run(bundle, "--trust", trust, "--online")[0] == 10
 
 
+def test_the_one_file_does_it_with_openssl_and_nothing_installed(
+    issued: IssuedBundle, tmp_path: Path
+) -> None:
+    program = tmp_path / "verify_bundle.py"
+    program.write_text(verifier_source())
+    trust = issued.trust_file(tmp_path)
+    command: list[str | Path] = [sys.executable, "-I", "-S", program, issued.bundle]
+    done = subprocess.run(
+        [*command, "--trust", trust, "--require", "logged"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("valid, logged (signed by a key of Ada): 32 checks\n")
+    assert ", by openssl\n" in done.stdout
+
+
 def test_no_name_forges_a_line(
     issued: IssuedBundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -523,11 +544,26 @@ def test_a_run_that_is_overdue_is_told(issued: IssuedBundle, tmp_path: Path) -> 
     assert "the other: 1 overdue; overdue: another-1 at 3; faults" in answer.told["closure"]
 
 
-def revocation(issued: IssuedBundle) -> bytes:
+def test_an_audit_that_its_issuer_dodges_is_told(issued: IssuedBundle, tmp_path: Path) -> None:
+    entry = {
+        "statement_sha256": statement_sha256(issued),
+        "envelope_sha256": "d" * 64,
+        "open_by": "2026-11-21T00:00:00Z",
+    }
+    issued.append(encode_entry(EntryType.DISPUTE, {**entry}))
+    answer = asyncio.run(asked(issued, tmp_path))
+    assert "run 1 of 1; 1 audit not answered in time; faults" in answer.told["closure"]
+
+
+def statement_sha256(issued: IssuedBundle) -> str:
     data = (issued.bundle / "proofs" / STATEMENT).read_bytes()
-    signed = SignedStatement.verify(data, issued.trust.issuer_keys())
-    members = {"statement_sha256": signed.sha256, "reason": "wrong", "at": "2026-11-22T00:00:00Z"}
-    return encode_entry(EntryType.REVOCATION, {**members})
+    return SignedStatement.verify(data, issued.trust.issuer_keys()).sha256
+
+
+def revocation(issued: IssuedBundle) -> bytes:
+    members = {"reason": "wrong", "at": "2026-11-22T00:00:00Z"}
+    about = {"statement_sha256": statement_sha256(issued)}
+    return encode_entry(EntryType.REVOCATION, {**about, **members})
 
 
 def revoked_key(trust: Trust) -> bytes:
