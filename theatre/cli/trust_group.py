@@ -46,7 +46,7 @@ def show(*, as_json: bool) -> None:
     """Show the keys, the log and the policy of witnesses: what a reader needs to trust you."""
     home = issuer_home()
     current = home.open(issuer=Workspace.from_environment().issuer, at=datetime.now(UTC))
-    asyncio.run(sweep())
+    asyncio.run(sweep(at=datetime.now(UTC)))
     if as_json:
         print_document(current.as_document())
         return
@@ -127,7 +127,7 @@ def show_log(*, as_json: bool) -> None:
 
     Commitments of runs that have ended without being closed are closed first.
     """
-    asyncio.run(sweep())
+    asyncio.run(sweep(at=datetime.now(UTC)))
     data = asyncio.run(issuer_home().log.read("checkpoint"))
     checkpoint = Checkpoint.parse(Note.parse(data).text)
     if as_json:
