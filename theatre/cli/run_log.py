@@ -32,7 +32,7 @@ from theatre.engine.replay.trail import read_run_nonce
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
 from theatre.engine.theatre import OVERDUE, Theatre
-from theatre.files.durable import replace_durably, sync_folder
+from theatre.files.durable import append_durably, replace_durably, sync_folder
 from theatre.files.open_commitments import OpenCommitment
 from theatre.files.run_journal import TRAIL, last_state, read_trail
 from theatre.files.theatre_store import FileTheatreStore, TheatreLease, TheatreView
@@ -362,7 +362,7 @@ async def _write_proofs(
         shutil.rmtree(left, ignore_errors=True)
     draft.mkdir()
     for name, data in files.items():
-        replace_durably(draft / name, data)
+        append_durably(draft / name, data)
     draft.rename(bundle / PROOFS)
     sync_folder(bundle)
 
