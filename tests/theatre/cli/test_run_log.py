@@ -511,6 +511,21 @@ def test_a_run_whose_log_was_rewritten_makes_no_call(runnable: Place) -> None:
     assert not (view.folder / EPISODES).exists()
 
 
+def test_a_log_that_has_lost_a_commitment_closes_nothing(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.begin(place.commit())
+    log = place.issuer.folder / "log"
+    shutil.copytree(log, place.folder / "older")
+    theatre_id = place.commit()
+    place.begin(theatre_id)
+    shutil.rmtree(log)
+    shutil.copytree(place.folder / "older", log)
+    place.end(theatre_id, {"outcome": "failed", "outcome_reason": "self-check"})
+    assert "still open in your log" in capsys.readouterr().err
+    assert theatre_id in place.issuer.open_commitments.theatre_ids()
+
+
 def test_a_lock_that_another_process_keeps_is_an_error_at_last(place: Place) -> None:
     place.begin(place.commit())
 
