@@ -3,54 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from theatre.cli.exits import echo, json_option, print_document
-from theatre.cli.log_network import gather_cosignatures
+from theatre.cli.issuer_log import append_entries, issuer_home
+from theatre.cli.run_log import sweep
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError
-from theatre.files.trust_home import TrustHome, trust_folder
 from theatre.transparency.entries import EntryType, encode_entry
-from theatre.transparency.log import Appended, LogWriter
 from theatre.transparency.notes import Checkpoint, Note, encode_base64
-from theatre.transparency.trust import Trust, TrustedKey
-
-
-def issuer_home() -> TrustHome:
-    """Return the folder of this user's keys and log."""
-    return TrustHome(trust_folder(os.environ))
-
-
-async def append_entries(home: TrustHome, trust: Trust, entries: Sequence[bytes]) -> Appended:
-    """Log entries, with the cosignatures of the witnesses that answer; returns once public.
-
-    Witnesses are asked outside of the log's lock: a slow one delays no other run.
-    """
-    store = home.log
-    async with store.hold():
-        writer = LogWriter(store, trust.log, home.log_signer(trust))
-        await writer.open()
-        appended = await writer.append(entries)
-    lines, missing = await gather_cosignatures(
-        store, appended.checkpoint, trust.policy.witnesses.values()
-    )
-    for witness in missing:
-        echo(f"warning: no cosignature: {witness}", err=True)
-    if lines:
-        async with store.hold():
-            await writer.open()
-            if writer.tree.size == appended.size:
-                checkpoint = await writer.add_cosignatures(lines)
-                return Appended(appended.indices, checkpoint, appended.size)
-    return appended
+from theatre.transparency.trust import TrustedKey
 
 
 def key_entry(trusted: TrustedKey) -> bytes:
@@ -78,6 +46,7 @@ def show(*, as_json: bool) -> None:
     """Show the keys, the log and the policy of witnesses: what a reader needs to trust you."""
     home = issuer_home()
     current = home.open(issuer=Workspace.from_environment().issuer, at=datetime.now(UTC))
+    asyncio.run(sweep(at=datetime.now(UTC)))
     if as_json:
         print_document(current.as_document())
         return
@@ -154,7 +123,11 @@ def log() -> None:
 @log.command("show")
 @json_option
 def show_log(*, as_json: bool) -> None:
-    """Show the last checkpoint of your log."""
+    """Show the last checkpoint of your log.
+
+    Commitments of runs that have ended without being closed are closed first.
+    """
+    asyncio.run(sweep(at=datetime.now(UTC)))
     data = asyncio.run(issuer_home().log.read("checkpoint"))
     checkpoint = Checkpoint.parse(Note.parse(data).text)
     if as_json:
