@@ -32,7 +32,7 @@ from theatre.cli import cli
 from theatre.cli.bundle_proofs import read_reader
 from theatre.cli.checking import check_folder
 from theatre.cli.exits import CommandEndedError, exit_code_of
-from theatre.engine.bundle_check import plain_proofs, standalone
+from theatre.engine.bundle_check import plain_notes, standalone
 from theatre.engine.bundle_check.plain_json import DefectError
 from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import canonical_line
@@ -135,7 +135,7 @@ def checked_alone(
     if trust is not None:
         inside = trust.resolve().is_relative_to(bundle)
         asked = None if policy is None else policy.read_bytes()
-        reader = plain_proofs.reader_of(trust.read_bytes(), asked, came_with_it=inside)
+        reader = plain_notes.reader_of(trust.read_bytes(), asked, came_with_it=inside)
     copy = None if kept is None else kept.read_bytes()
     verdict = standalone.verify(bundle, now=LATE, kept=copy, reader=reader)
     return Answer(
@@ -486,7 +486,7 @@ def test_without_a_program_for_signatures_the_file_says_so(
     def missing(*_: bytes) -> bool:
         raise ImportError
 
-    monkeypatch.setattr(plain_proofs, "verify_with_package", missing)
+    monkeypatch.setattr(plain_notes, "verify_with_package", missing)
     answer = checked_alone(issued.bundle, trust)
     assert (answer.word, answer.lines) == ("valid, logged", SETTLED)
     assert answer.told["signature"].endswith(", by openssl")
@@ -671,6 +671,6 @@ def test_no_trust_file_is_read_that_names_a_key_twice_or_another_log(
     ):
         data = canonical_line(document | change)
         with pytest.raises(DefectError):
-            plain_proofs.reader_of(data)
+            plain_notes.reader_of(data)
         with pytest.raises(MalformedError):
             Trust.parse(data)
