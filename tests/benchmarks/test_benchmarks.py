@@ -83,6 +83,20 @@ OF_A_DOCUMENT = [
                 "GET /theatres/{id}, by a key",
             ],
         ),
+        (
+            "log_figures",
+            "64 16",
+            [
+                "append, folder, durable",
+                "proof of inclusion, folder",
+                "its check, signature too",
+                "proof of consistency, folder",
+                "append, tiles and checkpoint in memory",
+                "echelon log export",
+                "echelon monitor, from nothing",
+                "echelon monitor, nothing new",
+            ],
+        ),
         ("journal_writes", "1 1", ["PostgreSQL journal, episodes in batches of 100"]),
         (
             "axion_suite",
