@@ -121,7 +121,7 @@ def show_pymerkle(entries: Sequence[bytes]) -> None:
     with timed("pymerkle, append in memory", size):
         for entry in entries:
             tree.append_entry(entry)
-    root = tree.get_state()
+    root = tree.get_root()
     with timed("pymerkle, proof of inclusion", PROOFS):
         # It counts from 1.
         proofs = [tree.prove_inclusion(index + 1) for index in some_of(size)]
