@@ -59,8 +59,11 @@ def attest(bundle: Path, *, certificate: Path | None, out: Path, as_json: bool) 
 
 
 def _properties(report: CheckReport, certificate: JsonObject, now: datetime) -> list[str]:
-    """Return what passed. A tier that rests on what the bundle cannot show is not among it."""
-    tier = None if report.outside is not None else tier_property(certificate, at=now)
+    """Return what passed. A tier is among it only where an issuer vouches for the certificate.
+
+    Anyone can make a consistent bundle, with any tier.
+    """
+    tier = tier_property(certificate, at=now) if report.valid else None
     passed = {
         "ECHELON_EVIDENCE_CONSISTENT": report.consistent,
         "ECHELON_CERTIFICATE_VALID": report.valid,

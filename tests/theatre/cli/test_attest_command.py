@@ -31,7 +31,7 @@ def attest(bundle: Path, out: Path, *options: str) -> Result:
 
 
 def test_what_passed_is_signed_as_a_simple_verification_result(tmp_path: Path, home: Path) -> None:
-    bundle, out = unpacked("product_easel_requests_v1", tmp_path), tmp_path / "result.json"
+    bundle, out = unpacked("product_observer_v1", tmp_path), tmp_path / "result.json"
     certificate: dict[str, Any] = json.loads((bundle / "certificate.json").read_bytes())
     kept = tmp_path / "kept.json"
     kept.write_bytes((bundle / "certificate.json").read_bytes())
@@ -74,8 +74,11 @@ def properties(certificate: dict[str, Any], at: datetime) -> list[str]:
     return passed
 
 
-def test_a_certificate_that_no_one_kept_is_consistent_and_no_more(tmp_path: Path) -> None:
-    ended = attest(unpacked("product_cartograph_v1", tmp_path), tmp_path / "result.json")
+def test_the_tier_of_a_certificate_that_no_one_vouches_for_is_not_signed(tmp_path: Path) -> None:
+    bundle = unpacked("product_observer_v1", tmp_path)
+    certificate = json.loads((bundle / "certificate.json").read_bytes())
+    assert certificate["verification_tier"] == "BACKTESTED"
+    ended = attest(bundle, tmp_path / "result.json")
     assert json.loads(ended.stdout)["properties"] == ["ECHELON_EVIDENCE_CONSISTENT"]
 
 
