@@ -3,7 +3,7 @@
 set -eu
 signed="$1/proofs/certificate.sigstore.json" work=$(mktemp -d); trap 'rm -r "$work"' EXIT
 field() { grep -o "\"$1\":\"[^\"]*\"" "$signed" | cut -d '"' -f 4; }
-key=$(grep -o "\"kid\":\"$(field keyid)\",\"public_key\":\"[^\"]*\"" "$2" | cut -d '"' -f 8)
+key=$(tr -d ' \n' < "$2" | grep -o "\"kid\":\"$(field keyid)\",\"public_key\":\"[^\"]*\"" | cut -d '"' -f 8)
 printf -- '-----BEGIN PUBLIC KEY-----\n%s\n-----END PUBLIC KEY-----\n' "$key" > "$work/key.pem"
 field payload | base64 -d > "$work/statement"; field sig | base64 -d > "$work/signature"
 printf 'DSSEv1 28 application/vnd.in-toto+json %d ' "$(wc -c < "$work/statement")" | cat - "$work/statement" > "$work/pae"

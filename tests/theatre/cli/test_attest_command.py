@@ -89,3 +89,12 @@ def test_nothing_is_signed_about_a_bundle_with_a_fault(tmp_path: Path) -> None:
     ended = attest(bundle, out)
     assert isinstance(ended.exception, CommandEndedError)
     assert (ended.exception.code, out.exists()) == (ExitCode.CHECK_FAILED, False)
+
+
+def test_the_keys_that_came_with_a_bundle_are_not_taken_for_its_issuers(tmp_path: Path) -> None:
+    bundle, out = unpacked("product_cartograph_v1", tmp_path), tmp_path / "result.json"
+    (bundle / "proofs").mkdir()
+    (bundle / "proofs" / "trust.json").write_text("{}")
+    ended = attest(bundle, out, "--trust", str(bundle / "proofs" / "trust.json"))
+    assert "which vouches for itself alone" in ended.output
+    assert (ended.exit_code, out.exists()) == (2, False)
