@@ -21,7 +21,7 @@ from theatre.files.trust_home import TrustHome, trust_folder
 from theatre.transparency.entries import EntryType, encode_entry
 from theatre.transparency.log import Appended, LogWriter
 from theatre.transparency.notes import Checkpoint, Note, encode_base64
-from theatre.transparency.trust import Trust, TrustedKey
+from theatre.transparency.trust import Trust, key_entry
 
 
 def issuer_home() -> TrustHome:
@@ -51,20 +51,6 @@ async def append_entries(home: TrustHome, trust: Trust, entries: Sequence[bytes]
                 checkpoint = await writer.add_cosignatures(lines)
                 return Appended(appended.indices, checkpoint, appended.size)
     return appended
-
-
-def key_entry(trusted: TrustedKey) -> bytes:
-    """Return the log's entry for an issuer's key, as it stands now."""
-    until = trusted.valid_until
-    members: JsonObject = {
-        "role": "issuer",
-        "kid": trusted.key.kid,
-        "public_key": encode_base64(trusted.key.der),
-        "valid_from": format_rfc3339(trusted.valid_from),
-        "valid_until": None if until is None else format_rfc3339(until),
-        "revoked_at": None,
-    }
-    return encode_entry(EntryType.KEY, members)
 
 
 @click.group()
