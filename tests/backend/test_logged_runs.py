@@ -21,8 +21,10 @@ from backend.runtime import now
 from backend.services.runs import completion
 from backend.services.transparency import closing
 from tests.backend.databases import Database
+from tests.backend.log_rows import await_logged, record_of_rows
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
+from tests.backend.test_lost_workers import a_company
 from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.test_uncalled import swept, with_engine
 from tests.theatre.echelon_process import until
@@ -308,3 +310,19 @@ def test_a_theatre_whose_commitment_is_logged_cannot_be_rehearsed_and_is_abandon
         "void/v1",
         {"theatre_id": theatre_id, "commitment_index": 0, "reason": "abandoned"},
     )
+
+
+def test_a_writer_that_is_killed_signs_one_tree_and_loses_no_entry(
+    database: Database, tmp_path: Path, stage: SumsStage
+) -> None:
+    """Every other point of a run is in `test_crash_points`."""
+    with a_company(database, tmp_path, stage) as company:
+        paths = company.ask_for_runs(2)
+        for point in ("before:signed", "after:placed"):
+            company.await_death_of(company.pool.fork(point))
+            company.pool.miss()
+        company.pool.start()
+        company.await_ended(len(paths))
+        await_logged(database, 2 * len(paths))
+    record = record_of_rows(database)
+    assert [one.tier is not None for one in record.commitments.values()] == [True, True]
