@@ -70,7 +70,7 @@ def test_production_signs_with_the_keys_that_are_named(tmp_path: Path) -> None:
             "expected ECHELON_TRUST and ECHELON_ISSUER_KEY and ECHELON_LOG_KEY, got none",
         ),
         ({"log_key": None}, "expected ECHELON_LOG_KEY, got none"),
-        ({"trust": "/nowhere/trust.json"}, "in ECHELON_TRUST, got: .*No such file"),
+        ({"trust": "/nowhere/trust.json"}, r"in ECHELON_TRUST, got: .*No such file"),
         ({"issuer_key": "file2:/nowhere/issuer.pem"}, "in ECHELON_ISSUER_KEY the URI of the key"),
         ({"log_key": "unheard:of"}, "in ECHELON_LOG_KEY the URI of the key"),
     ],
