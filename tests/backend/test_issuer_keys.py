@@ -104,7 +104,7 @@ def test_all_processes_of_a_database_have_one_log_and_drop_no_key(
         await publish_trust(engine, first, at=AT)
         await publish_trust(engine, rotated, at=AT)
         for refused in (first, other):
-            with pytest.raises(SettingsError, match="expected the keys of the log echelon.local/"):
+            with pytest.raises(SettingsError, match="expected the keys of the log echelon"):
                 await publish_trust(engine, refused, at=AT)
 
     played(database, scene)
