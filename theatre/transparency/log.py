@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from theatre.engine.merkle import leaf_hash
 from theatre.transparency.errors import LogForkError, MalformedError
-from theatre.transparency.merkle import LeafRange, consistency_path, inclusion_path, leaf_hash
+from theatre.transparency.merkle import LeafRange, consistency_path, inclusion_path
 from theatre.transparency.notes import (
     Checkpoint,
     Note,
