@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.coin import Coin
 from theatre.engine.errors import InvalidTransitionError
 from theatre.engine.templates import product_template
 from theatre.engine.theatre import Theatre
@@ -22,8 +23,8 @@ _REASONS: Final[Mapping[tuple[object, object], VoidReason]] = {
 }
 
 
-def theatre_commitment(theatre: Theatre) -> bytes:
-    """Return the log's entry of a committed theatre.
+def theatre_commitment(theatre: Theatre, coin: Coin) -> bytes:
+    """Return the log's entry of a committed theatre, salted where it discloses hashes alone.
 
     InvalidTransitionError for one that is not committed or never run, and EntryError where its
     names are too long for an entry.
@@ -32,7 +33,8 @@ def theatre_commitment(theatre: Theatre) -> bytes:
     template = product_template(receipt.template_snapshot)
     if close_by is None:
         raise InvalidTransitionError(f"expected a theatre that is run, got {theatre.theatre_id}")
-    construct_id = template.product_theatre_config.construct_under_test
+    config = template.product_theatre_config
+    construct_id = config.construct_under_test
     return commitment_entry(
         {
             "theatre_id": theatre.theatre_id,
@@ -43,6 +45,7 @@ def theatre_commitment(theatre: Theatre) -> bytes:
             "coin_sha256": receipt.coin_sha256,
         },
         close_by=close_by,
+        salt=coin.secret if config.disclosure == "hashes" else None,
     )
 
 
