@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import hmac
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -36,6 +38,7 @@ from tests.theatre.forged_bundle import (
 from tests.theatre.forged_bundle import records_of as recorded
 from tests.theatre.runs import (
     ERROR,
+    LATE,
     REFUSED,
     WRONG,
     ScriptedAdapter,
@@ -49,6 +52,8 @@ from theatre.cli.audits import check_disclosure, salted_lines
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.trust_group import append_entries
 from theatre.engine.bundle_check import CheckReport, CheckStatus, Verdict
+from theatre.engine.bundle_check.standalone import verify
+from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line, parse_object
 from theatre.engine.coin import Coin
 from theatre.engine.errors import NotFoundError
@@ -534,6 +539,28 @@ def test_a_published_bundle_says_withheld_and_never_more_than_consistent(
     }
 
 
+def test_one_file_of_plain_python_says_the_same_of_it(shown: Files, tmp_path: Path) -> None:
+    bundle = store(shown, tmp_path / "p")
+    found = verify(bundle, now=LATE)
+    assert {name: problems for name, problems in found.problems.items() if problems} == {}
+    kept = shown["certificate.json"]
+    said = verify(bundle, now=LATE, kept=kept)
+    assert (said.word, said.withheld) == (
+        "consistent",
+        "3 of 12 episodes are withheld: only their issuer has computed them",
+    )
+    program = tmp_path / "verify_bundle.py"
+    program.write_text(verifier_source())
+    ended = subprocess.run(
+        [sys.executable, program, bundle], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "NOT MADE datasets: the committed hashes are over whole files" in ended.stdout
+    report = checked(bundle)
+    made = {line.id for line in report.checks if line.status is not CheckStatus.UNANCHORED}
+    assert found.problems.keys() | found.not_made.keys() == made | {"certificate-copy"}
+
+
 def entry(files: Files, seq: int) -> dict[str, Any]:
     return cast("dict[str, Any]", lines(files, "episodes.jsonl")[seq - 1])
 
@@ -605,6 +632,11 @@ def test_a_published_bundle_that_lies_is_not_valid(
     found = {line.id for line in report.failed}
     assert report.verdict is Verdict.NOT_VALID
     assert caught <= found, [(line.id, line.expected, line.actual) for line in report.failed]
+    plain = {
+        name for name, problems in verify(tmp_path / "p", now=LATE).problems.items() if problems
+    }
+    # What the plain check does not compute, it names: open answers against their scores.
+    assert plain & caught
 
 
 def test_a_bundle_whose_template_withholds_nothing_must_be_whole(

@@ -181,6 +181,11 @@ class Evidence:
             raise DefectError("coin.txt: expected 64 hex digits and a line feed")
         return bytes.fromhex(line.decode("ascii"))
 
+    @property
+    def coin_sha256(self) -> str:
+        """The hash of the coin."""
+        return sha256(self.coin)
+
     @cached_property
     def draws(self) -> Draws:
         """What the coin draws."""

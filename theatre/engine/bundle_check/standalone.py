@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID, uuid5
@@ -42,6 +43,16 @@ from theatre.engine.bundle_check.arithmetic import (
 from theatre.engine.bundle_check.bundle_reader import Evidence, place_of
 from theatre.engine.bundle_check.data_audit import BASELINES, PLAYED, evidence_findings
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
+from theatre.engine.bundle_check.plain_published import (
+    EPISODES,
+    WITHHELD,
+    PublishedEvidence,
+    published_aggregate,
+    published_inventory,
+    published_scores,
+    published_sums,
+    published_tier,
+)
 from theatre.engine.bundle_check.plain_records import (
     MISFIT,
     SHA256,
@@ -915,7 +926,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "ece": (calibration.get("ece") or {}).get("value"),
         "replay_count": aggregate["episode_counts"]["scored"],
         "commitment_hash": evidence.commitment_hash,
-        "coin_sha256": sha256(evidence.coin),
+        "coin_sha256": evidence.coin_sha256,
         "episode_root": evidence.episode_root,
         "evidence_bundle_hash": sha256(evidence.raw("SHA256SUMS")),
         "audit_head": evidence.trail[-1]["entry_hash"],
@@ -987,6 +998,25 @@ CHECKS: Final[dict[str, Callable[[Evidence], Problems]]] = {
 """Id, as `echelon check` has it → the check."""
 
 
+PUBLISHED: Final[dict[str, Callable[[PublishedEvidence], Problems]]] = {
+    "inventory": published_inventory,
+    "sums": published_sums,
+    "canonical-form": check_canonical_form,
+    "bundle-hash": check_bundle_hash,
+    "manifest": check_manifest,
+    "certificate-copy": check_certificate_copy,
+    "template": check_template,
+    "commitment": check_commitment,
+    "audit-chain": check_audit_chain,
+    "scores": published_scores,
+    "aggregate": published_aggregate,
+    "results-hash": check_results_hash,
+    "tier": published_tier,
+    "certificate-fields": check_certificate_fields,
+}
+"""The same of a bundle without what its template withholds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The result of a bundle: the problems of each check, and what is accepted unchecked."""
@@ -994,13 +1024,20 @@ class Verdict:
     problems: dict[str, list[str]]
     notes: list[str]
     kept: bool
+    withheld: str | None = None
+    """What no reader could compute, of a published bundle."""
 
     @property
     def word(self) -> str:
         """Return `not valid`, `consistent`, or `valid` where a kept certificate is the same."""
         if any(self.problems.values()):
             return "not valid"
-        return "valid" if self.kept else "consistent"
+        return "valid" if self.kept and self.withheld is None else "consistent"
+
+    @property
+    def not_made(self) -> dict[str, str]:
+        """The checks that are not made, and why."""
+        return NOT_MADE if self.withheld is None else NOT_MADE | WITHHELD
 
     def document(self) -> Document:
         """Return the form that tools read."""
@@ -1011,7 +1048,7 @@ class Verdict:
                 {"id": name, "ok": not found, "problems": found}
                 for name, found in self.problems.items()
             ],
-            "not_made": NOT_MADE,
+            "not_made": self.not_made,
             "notes": self.notes,
         }
 
@@ -1019,17 +1056,32 @@ class Verdict:
 def verify(folder: Path, *, now: datetime, kept: bytes | None = None) -> Verdict:
     """Check the bundle in `folder`, against the certificate that the reader kept, if any."""
     evidence = Evidence(folder=folder, now=now, kept=kept)
+    checks: dict[str, Callable[[], Problems]] = {
+        name: partial(check, evidence) for name, check in CHECKS.items()
+    }
+    shown = None
+    if (folder / EPISODES).is_file():
+        shown = PublishedEvidence(folder=folder, now=now, kept=kept)
+        checks = {name: partial(check, shown) for name, check in PUBLISHED.items()}
     problems: dict[str, list[str]] = {}
-    for name, check in CHECKS.items():
+    for name, check in checks.items():
         found: list[str] = []
         try:
-            found += check(evidence)
+            found += check()
         except DefectError as error:
             found.append(str(error))
         except Exception as error:  # noqa: BLE001 - a document of another form can raise anything
             found.append(f"not of the expected form ({type(error).__name__}: {error!s:.80})")
         problems[name] = found
-    return Verdict(problems=problems, notes=sorted(set(evidence.notes)), kept=kept is not None)
+    withheld = None
+    if shown is not None:
+        withheld = "episodes are withheld" if any(problems.values()) else shown.outside
+    return Verdict(
+        problems=problems,
+        notes=sorted(set(evidence.notes)),
+        kept=kept is not None,
+        withheld=withheld,
+    )
 
 
 def printed(verdict: Verdict) -> Iterator[str]:
@@ -1040,12 +1092,12 @@ def printed(verdict: Verdict) -> Iterator[str]:
             yield f"{'':8}   {problem}"
         if len(found) > 3:  # noqa: PLR2004 - enough to see what is wrong
             yield f"{'':8}   and {len(found) - 3} more"
-    for name, why in NOT_MADE.items():
+    for name, why in verdict.not_made.items():
         yield f"NOT MADE {name}: {why}"
     yield from (f"NOTE     {note}" for note in verdict.notes)
     failed = sum(map(bool, verdict.problems.values()))
     why = "equal to the certificate you gave" if verdict.kept else "no one vouches for it"
-    because = f"{failed} failed" if failed else why
+    because = f"{failed} failed" if failed else verdict.withheld or why
     yield f"{verdict.word} ({because}): {len(verdict.problems)} checks"
 
 
