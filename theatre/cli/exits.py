@@ -123,6 +123,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (transparency_errors.AuditError, ExitCode.INVALID),
     (debate_errors.InvalidDebateError, ExitCode.INVALID),
     (debate_errors.SweepError, ExitCode.INVALID),
+    (transparency_errors.MalformedError, ExitCode.INVALID),
     (debate_errors.DebateLogError, ExitCode.CHECK_FAILED),
     (debate_errors.JudgementRecordError, ExitCode.CHECK_FAILED),
     # The theatre's state does not allow it.

@@ -7,7 +7,7 @@ the same. Source: docs/contract/trust.md §4, "Closure".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import cast
@@ -80,6 +80,25 @@ class RunCounts:
     void: dict[str, int]
     open: int
     overdue: int
+
+    @classmethod
+    def of(cls, commitments: Iterable[Commitment], now: datetime) -> RunCounts:
+        """Count commitments."""
+        runs = list(commitments)
+        void = Counter(run.void_reason for run in runs if run.void_reason is not None)
+        return cls(
+            commitments=len(runs),
+            certified=sum(run.statement_sha256 is not None for run in runs),
+            void=dict(void),
+            open=sum(run.is_open for run in runs),
+            overdue=sum(run.is_overdue(now) for run in runs),
+        )
+
+    def describe(self) -> str:
+        """Return how runs ended: "1 certified, 3 failed, 1 overdue"."""
+        ends = {"certified": self.certified, **dict(sorted(self.void.items()))}
+        ends |= {"open": self.open - self.overdue, "overdue": self.overdue}
+        return ", ".join(f"{count} {name}" for name, count in ends.items() if count) or "none"
 
     def as_document(self) -> JsonObject:
         """Return the form of `GET /constructs/{id}/record`."""
@@ -194,23 +213,32 @@ class LogRecord:
         self, construct_id: str, construct_version: str | None = None, *, now: datetime
     ) -> RunCounts:
         """Return how often a construct was committed, and what came of it."""
-        runs = list(self.of(construct_id, construct_version))
-        void = Counter(run.void_reason for run in runs if run.void_reason is not None)
-        return RunCounts(
-            commitments=len(runs),
-            certified=sum(run.statement_sha256 is not None for run in runs),
-            void=dict(void),
-            open=sum(run.is_open for run in runs),
-            overdue=sum(run.is_overdue(now) for run in runs),
-        )
+        return RunCounts.of(self.of(construct_id, construct_version), now)
 
     def place(self, commitment_index: int) -> tuple[int, int]:
         """Return which run of its construct's version a commitment was, from 1, and of how many.
 
         Raises EntryError where the log has no commitment there.
         """
+        runs = self._runs_with(commitment_index)
+        return runs.index(self.by_index[commitment_index]) + 1, len(runs)
+
+    def others(self, commitment_index: int, *, now: datetime) -> RunCounts:
+        """Return what came of the other runs of the same version; errors as `place`."""
+        runs = self._runs_with(commitment_index)
+        return RunCounts.of((run for run in runs if run.index != commitment_index), now)
+
+    def describe(self, commitment_index: int, *, now: datetime) -> str:
+        """Return which run it was: "run 3 of 5, the other 4: 1 certified, 3 failed"."""
+        run, total = self.place(commitment_index)
+        if total == 1:
+            return "run 1 of 1"
+        count = "" if total == 2 else f" {total - 1}"  # noqa: PLR2004 - one other
+        others = self.others(commitment_index, now=now).describe()
+        return f"run {run} of {total}, the other{count}: {others}"
+
+    def _runs_with(self, commitment_index: int) -> list[Commitment]:
         commitment = self.by_index.get(commitment_index)
         if commitment is None:
             raise EntryError(f"expected a commitment at {commitment_index} of the log, got none")
-        runs = list(self.of(commitment.construct_id, commitment.construct_version))
-        return runs.index(commitment) + 1, len(runs)
+        return list(self.of(commitment.construct_id, commitment.construct_version))

@@ -530,6 +530,9 @@ def test_a_published_bundle_says_withheld_and_never_more_than_consistent(
     assert [(line.id, line.actual) for line in report.failed] == []
     assert report.verdict is Verdict.CONSISTENT
     assert report.because == "3 of 12 episodes are withheld: only their issuer has computed them"
+    # No signature and no log makes more of it, nor the certificate that a reader kept.
+    signed = replace(report, signed_by="a key of the reader's", logged=True)
+    assert signed.verdict is Verdict.CONSISTENT
     status = {line.id: line.status for line in report.checks}
     assert status["certificate-fields"] is status["results-hash"] is CheckStatus.PASS
     assert {name for name, one in status.items() if one is CheckStatus.WITHHELD} == {
@@ -545,7 +548,7 @@ def test_one_file_of_plain_python_says_the_same_of_it(shown: Files, tmp_path: Pa
     assert {name: problems for name, problems in found.problems.items() if problems} == {}
     kept = shown["certificate.json"]
     said = verify(bundle, now=LATE, kept=kept)
-    assert (said.word, said.withheld) == (
+    assert (said.word, said.because) == (
         "consistent",
         "3 of 12 episodes are withheld: only their issuer has computed them",
     )

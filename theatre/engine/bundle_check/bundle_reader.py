@@ -189,8 +189,12 @@ class Evidence:
     @cached_property
     def draws(self) -> Draws:
         """What the coin draws."""
-        nonce = self.activated.get("run_nonce", "")
-        return Draws(self.coin, self.commitment_hash, bytes.fromhex(nonce))
+        return Draws(self.coin, self.commitment_hash, self.run_nonce)
+
+    @cached_property
+    def run_nonce(self) -> bytes:
+        """The nonce of the log that had the commitment; empty without one."""
+        return bytes.fromhex(self.activated.get("run_nonce", ""))
 
     @cached_property
     def config(self) -> Document:

@@ -96,7 +96,7 @@ def check_certificate_copy(evidence: Evidence, copy: bytes | None) -> None:
     if copy is None:
         ledger.unanchored(
             CheckId.CERTIFICATE_COPY,
-            "none was given; the one that its issuer publishes would settle it",
+            "none was given; the one that its issuer publishes settles it, or `signer-trusted`",
         )
         return
     try:
@@ -313,19 +313,22 @@ def _adapters(
 
 
 def name_what_nothing_settles(evidence: Evidence) -> None:
-    """Note who made the bundle, when, and what else there was, and what would settle it."""
+    """Note who made the bundle, when, and what else there was, and which line would settle it.
+
+    The lines are those of the proofs next to a bundle (docs/contract/trust.md §6).
+    """
     documents, trail, ledger = evidence.documents, evidence.trail, evidence.ledger
     issued = trail.detail("sealed") if documents.is_reproduction else documents.at(CERTIFICATE)
     issuer = render(at(issued, "issuer"))
     ledger.unanchored(
-        CheckId.ISSUER_IDENTITY, f"{issuer} by its own word; a signature would settle it"
+        CheckId.ISSUER_IDENTITY, f"{issuer} by its own word; `signer-trusted` settles it"
     )
     issued_at = render(at(issued, "issued_at"))
     ledger.unanchored(
         CheckId.TIMES_AND_LATENCIES,
-        f"issued {issued_at} by its issuer's word; a public log of commitments would settle it",
+        f"issued {issued_at} by its issuer's word; `order` and `witnesses` settle what came first",
     )
     ledger.unanchored(
         CheckId.HISTORY,
-        f"{history_summary(documents)}; a public log of all runs and disputes would settle it",
+        f"{history_summary(documents)}; `closure` settles its runs, nothing the rest",
     )

@@ -329,6 +329,11 @@ def _check_open(
     elif found.unavailable is not None:
         ledger.cannot(CheckId.SCORES, Cause(found.unavailable, unavailable=True))
     if isinstance(record := at(line, "record"), dict):
+        nonce = at(record, "calls", 0, "request", "metadata", "run_nonce")
+        named = evidence.trail.run_nonce.hex()
+        ledger.compare(
+            CheckId.SCORES, f"the nonce of episode {seq}", named, "" if nonce is NOTHING else nonce
+        )
         evidence.times.note_record(Recorded(record), f"{EPISODES} line {seq}")
     return salted_leaf(_hash(document["salt"]), canonical_bytes(line))
 

@@ -12,6 +12,7 @@ from theatre.engine.bundle_check import (
     bundle_reader,
     data_audit,
     plain_json,
+    plain_proofs,
     plain_published,
     plain_records,
     standalone,
@@ -23,6 +24,7 @@ MODULES: Final = (
     data_audit,
     plain_records,
     bundle_reader,
+    plain_proofs,
     plain_published,
     standalone,
 )
@@ -31,7 +33,7 @@ MODULES: Final = (
 HEADER: Final = '''#!/usr/bin/env python3
 """Check an evidence bundle of Echelon Theatre: python3 verify_bundle.py BUNDLE
 
-One file of plain Python, 3.11 or newer; nothing has to be installed. It is made of seven modules of
+One file of plain Python, 3.11 or newer; nothing has to be installed. It is made of eight modules of
 the project, and is to be had wherever the project is: `echelon check --write-verifier FILE`.
 """
 
