@@ -37,6 +37,7 @@ from tests.theatre.forged_bundle import (
 )
 from tests.theatre.forged_bundle import records_of as recorded
 from tests.theatre.runs import (
+    COIN,
     ERROR,
     LATE,
     REFUSED,
@@ -52,6 +53,7 @@ from theatre.cli.audits import check_disclosure, salted_lines
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.trust_group import append_entries
 from theatre.engine.bundle_check import CheckReport, CheckStatus, Verdict
+from theatre.engine.bundle_check.arithmetic import tier
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line, parse_object
@@ -592,12 +594,22 @@ def drop_last(files: Files) -> Files:
     return with_lines(with_lines(files, "episodes.jsonl", rows), LINES, scored)
 
 
-def better_tier(files: Files) -> Files:
+def without_the_cap(files: Files) -> Files:
+    """Assess anew, without the cap: all else follows."""
     whole: dict[str, Any] = document(files, "tier.json")
-    whole["facts"]["extra_caps"] = []
-    whole["assessment"] |= {"tier": "BACKTESTED", "unmet": []}
-    tier = with_document(files, "tier.json", whole)
-    return changed(tier, "certificate.json", lambda c: c.update(verification_tier="BACKTESTED"))
+    whole["facts"]["extra_caps"].remove("episodes-withheld")
+    sealed_at = lines(files, "audit_trail.jsonl")[-1]["at"]
+    whole["assessment"] = tier(whole["facts"], whole["history"], resolved_at=str(sealed_at))
+    stated = whole["assessment"]
+    forged = with_document(files, "tier.json", whole)
+    return changed(forged, "certificate.json", lambda c: c.update(caps=stated["caps"]))
+
+
+def a_better_tier(files: Files) -> Files:
+    whole: dict[str, Any] = document(files, "tier.json")
+    whole["assessment"]["tier"] = "BACKTESTED"
+    forged = with_document(files, "tier.json", whole)
+    return changed(forged, "certificate.json", lambda c: c.update(verification_tier="BACKTESTED"))
 
 
 # fmt: off
@@ -614,8 +626,10 @@ PUBLISHED_LIES: list[tuple[str, Callable[[Files], Files], set[str]]] = [
     ("an open answer changed",
      lambda f: with_entries(f, lambda r: r[0]["line"].update(dataset_line="{}")),
      {"scores", "certificate-fields"}),
-    ("a better tier", better_tier, {"tier"}),
-    ("the coin", lambda f: f | {"coin.txt": b"ab" * 32 + b"\n"}, {"inventory"}),
+    ("no cap", without_the_cap, {"tier"}),
+    ("a better tier", a_better_tier, {"tier"}),
+    ("another number", lambda f: with_entries(f, lambda r: r[1].update(seq=9)), {"scores"}),
+    ("the coin", lambda f: f | {"coin.txt": COIN.line}, {"inventory"}),
     ("a form less", lambda f: {path: raw for path, raw in f.items() if path != "resolution.json"},
      {"inventory", "sums"}),
 ]
