@@ -176,7 +176,7 @@ class ProofCheck:
             return "no commitment.tlog-proof: no log shows it", None
         # Anyone can see this: a run without the value that the log gave may have begun before.
         nonce = sha256(proof_of(data)[2].rpartition(b"\n\n")[0] + b"\n")
-        if nonce != self.evidence.draws.run_nonce.hex():
+        if nonce != self.evidence.run_nonce.hex():
             raise DefectError(f"expected draws with the nonce {nonce}: the run began before it")
         if self.reader is None or self.untold():
             return str(self.untold()), None
@@ -188,10 +188,12 @@ class ProofCheck:
         day = parsed_time(certificate["theatre_committed_at"]) + timedelta(days=days)
         entry: Document = {name: certificate[name] for name in names}
         entry |= {"type": "commitment/v1", "commitment_hash": plain, "close_by": written_time(day)}
-        # A template that is not public: the coin opens the entry.
-        salt = hmac.digest(self.evidence.coin, plain.encode(), "sha256").hex()
-        salted = entry | {"commitment_hash": salt, "salted": True}
-        self.committed = self.look_up(data, self.reader, [entry, salted])
+        entries = [entry]
+        if "coin.txt" in self.evidence.paths:
+            # A template that is not public: the coin opens the entry.
+            salt = hmac.digest(self.evidence.coin, plain.encode(), "sha256").hex()
+            entries.append(entry | {"commitment_hash": salt, "salted": True})
+        self.committed = self.look_up(data, self.reader, entries)
         return f"entry {self.committed.place} of {self.committed.origin}", True
 
     def check_certificate(self) -> Told:

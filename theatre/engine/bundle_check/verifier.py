@@ -14,6 +14,7 @@ from theatre.engine.bundle_check import (
     plain_json,
     plain_notes,
     plain_proofs,
+    plain_published,
     plain_records,
     standalone,
 )
@@ -26,6 +27,7 @@ MODULES: Final = (
     bundle_reader,
     plain_notes,
     plain_proofs,
+    plain_published,
     standalone,
 )
 """What it is made of, each after what it needs. They import the standard library and each other."""
