@@ -34,6 +34,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/backend/test_journal_crash.py",
         "tests/backend/test_lost_ingestions.py",
         "tests/backend/test_lost_workers.py",
+        "tests/backend/test_postgres_versions.py",
         "tests/backend/test_ratings.py::test_a_theatre_waits_on_when_the_service_starts_again",
         "tests/backend/test_ratings.py::test_people_have_as_long_as_was_committed",
         "tests/backend/test_rehearsals.py::test_a_killed_rehearsal_goes_on_as_one[after:activated",

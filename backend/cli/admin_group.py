@@ -19,10 +19,17 @@ from backend.repositories.users import find_user_id
 from backend.runtime import now
 from backend.services.constructs import decide_claim
 from backend.services.integrity.backups import Backup, restore_backup, take_backup
-from backend.services.integrity.fsck import StoreCheck, StoreReport
+from backend.services.integrity.fsck import StoreCheck, StoreReport, Verdict
 from backend.services.resources import TheatreResources
 from backend.settings import Settings
 from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
+
+_EXIT_CODES = {Verdict.DAMAGED: ExitCode.CHECK_FAILED, Verdict.EMPTY: ExitCode.NOT_FOUND}
+_VERDICTS = {
+    Verdict.INTACT: "intact",
+    Verdict.EMPTY: "EMPTY: no row to check, in a database that may be new or not restored",
+    Verdict.DAMAGED: "DAMAGED",
+}
 
 # `echelon admin construct …`: whose construct ids are whose, as the operator says.
 
@@ -88,15 +95,18 @@ admin.add_command(construct)
 @admin.command()
 @json_option
 def fsck(*, as_json: bool) -> None:
-    """Re-verify the whole evidence store and every row against it; exit 10 where one differs."""
+    """Re-verify the whole evidence store and every row against it.
+
+    Exit code 10 where one differs, 3 where there is nothing to check.
+    """
     settings = end_on_refusal(Settings.from_environment)
     report = end_on_refusal(lambda: asyncio.run(_checked(settings)))
     if as_json:
         print_document(_document(report))
     else:
         _print(report)
-    if report.findings:
-        raise CommandEndedError(ExitCode.CHECK_FAILED)
+    if report.verdict is not Verdict.INTACT:
+        raise CommandEndedError(_EXIT_CODES[report.verdict])
 
 
 @admin.command()
@@ -162,8 +172,10 @@ async def _checked(settings: Settings) -> StoreReport:
 
 def _document(report: StoreReport) -> dict[str, object]:
     return {
-        "intact": not report.findings,
+        "verdict": report.verdict,
         "theatres": report.theatres,
+        "templates": report.templates,
+        "uploads": report.uploads,
         "bundles": report.bundles,
         "objects": report.objects,
         "findings": [one._asdict() for one in report.findings],
@@ -178,8 +190,8 @@ def _print(report: StoreReport) -> None:
         echo(f"    got      {one.actual}")
     for key in report.unnamed:
         echo(f"named by nothing  {key}")
-    verdict = "intact" if not report.findings else f"NOT INTACT: {len(report.findings)} findings"
     echo(
-        f"{verdict}; {report.theatres} theatres, {report.bundles} bundles, "
-        f"{report.objects} objects, {len(report.unnamed)} of them named by nothing"
+        f"{_VERDICTS[report.verdict]}; {len(report.findings)} findings, "
+        f"{report.theatres} theatres, {report.templates} templates, {report.uploads} uploads, "
+        f"{report.bundles} bundles, {report.objects} objects, {len(report.unnamed)} of them named by nothing"
     )

@@ -16,7 +16,7 @@ from backend.database.embedded.cluster import SUPERUSER
 from backend.evidence_store import EvidenceStore
 from backend.main import create_app
 from backend.services.sealed_bundles import pack_bundle
-from tests.backend.databases import Database
+from tests.backend.databases import A_TEMPLATE, A_USER, Database
 from tests.backend.serving import served, settings_for
 from tests.backend.sums_stage import sums, sums_stage
 from tests.backend.test_theatre_bridge import committed, run
@@ -91,8 +91,10 @@ def test_what_is_whole_is_said_to_be_whole(kept: Kept) -> None:
     assert kept.fsck() == (
         ExitCode.OK,
         {
-            "intact": True,
+            "verdict": "intact",
             "theatres": 2,
+            "templates": 2,
+            "uploads": 1,
             "bundles": 1,
             "objects": 5,
             "findings": [],
@@ -275,5 +277,33 @@ def test_a_report_for_people_says_where_and_what(
     told = capsys.readouterr().out.splitlines()
     assert told[0] == f"export-missing  theatre {kept.certified}"
     assert told[-1] == (
-        "NOT INTACT: 1 findings; 2 theatres, 1 bundles, 3 objects, 0 of them named by nothing"
+        "DAMAGED; 1 findings, 2 theatres, 2 templates, 1 uploads, 1 bundles, 3 objects, "
+        "0 of them named by nothing"
     )
+
+
+def test_nothing_to_check_is_not_said_to_be_intact(
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is left where a restore has failed: the objects, and a database without rows."""
+    EvidenceStore(None, tmp_path / "home" / "evidence")
+    stray = tmp_path / "home" / "evidence" / "bundles" / ("ab" * 32)
+    monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ECHELON_DATABASE_URL", database.application)
+    for there in (False, True):
+        if there:
+            stray.parent.mkdir(exist_ok=True)
+            stray.write_bytes(b"left")
+        assert run_guarded(cli, ["admin", "fsck", "--json"]) is ExitCode.NOT_FOUND
+        report = json.loads(capsys.readouterr().out)
+        assert (report["verdict"], report["findings"]) == ("empty", [])
+        assert report["unnamed"] == [f"bundles/{stray.name}"] * there
+    # A row that could be held against its document is something to check.
+    database.add("users", A_USER)
+    assert run_guarded(cli, ["admin", "fsck"]) is ExitCode.NOT_FOUND
+    assert capsys.readouterr().out.splitlines()[-1].startswith("EMPTY: no row to check")
+    database.add("theatre_templates", A_TEMPLATE)
+    assert run_guarded(cli, ["admin", "fsck"]) is ExitCode.CHECK_FAILED

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,16 +89,35 @@ class _Counted:
         return Measured(self._size, self._feeds + (self._last not in (b"", b"\n")))
 
 
+class Verdict(StrEnum):
+    """What a pass says in one word."""
+
+    INTACT = "intact"
+    EMPTY = "empty"
+    """No row was there to be held against anything: a database that was not restored, say."""
+    DAMAGED = "damaged"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReport:
     """What was checked, and every difference."""
 
     theatres: int
+    templates: int
+    uploads: int
     bundles: int
     objects: int
     findings: tuple[Finding, ...]
     unnamed: tuple[str, ...]
     """Keys of objects that no row names."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return what it comes to; nothing checked is nothing found intact."""
+        if self.findings:
+            return Verdict.DAMAGED
+        checked = self.theatres + self.templates + self.uploads
+        return Verdict.INTACT if checked else Verdict.EMPTY
 
 
 class StoreCheck:
@@ -121,10 +141,13 @@ class StoreCheck:
             async with open_snapshot(self._engine) as connection:
                 await self._check_theatre(connection, theatre_id)
         async with open_snapshot(self._engine) as connection:
+            templates = sent = 0
             async for row in stream_templates(connection):
                 self._check_template(row)
+                templates += 1
             async for row in uploads(connection):
                 self._check_upload(row)
+                sent += 1
             named = {
                 f"{ObjectKind.DATASETS}/{one}" for one in await find_referenced_datasets(connection)
             }
@@ -133,6 +156,8 @@ class StoreCheck:
         there = {f"{kind}/{one.name}" for kind in ObjectKind for one in store.list_objects(kind)}
         return StoreReport(
             theatres=len(theatres),
+            templates=templates,
+            uploads=sent,
             bundles=self._bundles,
             objects=len(there),
             findings=tuple(self._findings),
