@@ -193,5 +193,6 @@ def _print(report: StoreReport) -> None:
     echo(
         f"{_VERDICTS[report.verdict]}; {len(report.findings)} findings, "
         f"{report.theatres} theatres, {report.templates} templates, {report.uploads} uploads, "
-        f"{report.bundles} bundles, {report.objects} objects, {len(report.unnamed)} of them named by nothing"
+        f"{report.bundles} bundles, {report.objects} objects, "
+        f"{len(report.unnamed)} of them named by nothing"
     )

@@ -24,7 +24,7 @@ LINE = json.dumps({"episode_id": "one", "text": "x" * 1_000_000}).encode() + b"\
 UPLOAD = LINE * (PART_BYTES // len(LINE) + 1)
 """Two parts of it."""
 COUNTED = (
-    "intact; 0 findings, 1 theatres, 1 templates, 0 uploads, 1 bundles, 4 objects, "
+    "intact; 0 findings, 1 theatres, 1 templates, 1 uploads, 1 bundles, 4 objects, "
     "0 of them named by nothing"
 )
 
