@@ -1,18 +1,16 @@
-"""`echelon trust` and `echelon log`: the issuer's keys, and his log as a folder to publish."""
+"""`echelon trust`: the issuer's keys, shown, rotated and revoked."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 
 from theatre.cli.exits import echo, json_option, print_document
-from theatre.cli.log_network import gather_cosignatures
+from theatre.cli.log_network import compare_with_others, gather_cosignatures
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
@@ -20,7 +18,7 @@ from theatre.engine.errors import NotFoundError
 from theatre.files.trust_home import TrustHome, trust_folder
 from theatre.transparency.entries import EntryType, encode_entry
 from theatre.transparency.log import Appended, LogWriter
-from theatre.transparency.notes import Checkpoint, Note, encode_base64
+from theatre.transparency.notes import encode_base64
 from theatre.transparency.trust import Trust, TrustedKey
 
 
@@ -32,18 +30,21 @@ def issuer_home() -> TrustHome:
 async def append_entries(home: TrustHome, trust: Trust, entries: Sequence[bytes]) -> Appended:
     """Log entries, with the cosignatures of the witnesses that answer; returns once public.
 
-    Witnesses are asked outside of the log's lock: a slow one delays no other run.
+    Witnesses are asked outside of the log's lock: a slow one delays no other run. Nothing is signed
+    where one of them, or a copy of the log, has seen more than is here, or another tree.
     """
     store = home.log
+    writer = LogWriter(store, trust.log, home.log_signer(trust))
+    if await store.signed() is None:
+        async with store.hold():
+            await writer.open()
+    compared = await compare_with_others(store, trust, home.copies())
     async with store.hold():
-        writer = LogWriter(store, trust.log, home.log_signer(trust))
         await writer.open()
         appended = await writer.append(entries)
-    lines, missing = await gather_cosignatures(
-        store, appended.checkpoint, trust.policy.witnesses.values()
-    )
-    for witness in missing:
-        echo(f"warning: no cosignature: {witness}", err=True)
+    lines, missing = await gather_cosignatures(store, appended.checkpoint, compared.witnesses)
+    for other in (*compared.missing, *missing):
+        echo(f"warning: {other}", err=True)
     if lines:
         async with store.hold():
             await writer.open()
@@ -100,6 +101,8 @@ def rotate(*, as_json: bool) -> None:
     home = issuer_home()
     now = datetime.now(UTC)
     current = home.open(issuer=Workspace.from_environment().issuer, at=now)
+    # Before the keys are changed: a log that was restored cannot say so.
+    asyncio.run(compare_with_others(home.log, current, home.copies()))
     rotated = home.rotate(current, at=now)
     asyncio.run(append_entries(home, rotated, [key_entry(key) for key in rotated.keys[-2:]]))
     if as_json:
@@ -144,38 +147,3 @@ def revoke(kid: str, *, as_json: bool) -> None:
     else:
         echo(f"revoked  {kid} at entry {appended.indices[0]} of the log")
         echo(f"key      {revoked.keys[-1].key.kid}")
-
-
-@click.group()
-def log() -> None:
-    """Show your log, and export it as a folder that any web server can publish."""
-
-
-@log.command("show")
-@json_option
-def show_log(*, as_json: bool) -> None:
-    """Show the last checkpoint of your log."""
-    data = asyncio.run(issuer_home().log.read("checkpoint"))
-    checkpoint = Checkpoint.parse(Note.parse(data).text)
-    if as_json:
-        print_document(
-            {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
-        )
-    else:
-        for line in data.decode().splitlines():
-            echo(line)
-
-
-@log.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-def export(folder: Path) -> None:
-    """Copy your log and your trust.json to FOLDER; what is there already is brought up to date."""
-    home = issuer_home()
-    source = home.folder / "log"
-    if not (source / "checkpoint").exists():
-        raise NotFoundError(f"expected a log in {source}, got none: no run has made one yet")
-    # The checkpoint last: who reads meanwhile finds every tile of the one that he sees.
-    shutil.copytree(source / "tile", folder / "tile", dirs_exist_ok=True)
-    shutil.copyfile(home.folder / "trust.json", folder / "trust.json")
-    shutil.copyfile(source / "checkpoint", folder / "checkpoint")
-    echo(f"exported {folder}")

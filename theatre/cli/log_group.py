@@ -1,0 +1,93 @@
+"""`echelon log`: the user's log, shown, exported, checked, and brought back after a restore."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import click
+
+from theatre.cli.exits import echo, json_option, print_document
+from theatre.cli.log_network import open_log
+from theatre.cli.trust_group import issuer_home
+from theatre.engine.errors import NotFoundError
+from theatre.files.log_folder import LogFolder
+from theatre.files.trust_home import TrustHome
+from theatre.transparency.continuation import hold_to_copy, recover
+from theatre.transparency.notes import Checkpoint, Note, SignedCheckpoint
+from theatre.transparency.trust import Trust
+
+
+@click.group()
+def log() -> None:
+    """Show, export and check your log, and bring it back after a restore."""
+
+
+@log.command("show")
+@json_option
+def show_log(*, as_json: bool) -> None:
+    """Show the last checkpoint of your log."""
+    data = asyncio.run(issuer_home().log.read("checkpoint"))
+    checkpoint = Checkpoint.parse(Note.parse(data).text)
+    if as_json:
+        print_document(
+            {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
+        )
+    else:
+        for line in data.decode().splitlines():
+            echo(line)
+
+
+@log.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+def export(folder: Path) -> None:
+    """Copy your log and your trust.json to FOLDER; what is there already is brought up to date.
+
+    Your log is held to this copy from now on, before anything is signed: where it was restored
+    from an older one, the copy shows it. A newer copy is never overwritten.
+    """
+    home = issuer_home()
+    source = home.folder / "log"
+    if not (source / "checkpoint").exists():
+        raise NotFoundError(f"expected a log in {source}, got none: no run has made one yet")
+    if (folder / "checkpoint").exists():
+        asyncio.run(_hold_to_export(home, folder))
+    # The checkpoint last: who reads meanwhile finds every tile of the one that he sees.
+    shutil.copytree(source / "tile", folder / "tile", dirs_exist_ok=True)
+    shutil.copyfile(home.folder / "trust.json", folder / "trust.json")
+    shutil.copyfile(source / "checkpoint", folder / "checkpoint")
+    home.remember_copy(folder)
+    echo(f"exported {folder}")
+
+
+@log.command("recover")
+@click.argument("place")
+def recover_log(place: str) -> None:
+    """Take what your log lacks from a newer copy of it at PLACE, a URL or a folder.
+
+    After a restore from an older backup. Every entry is held to the checkpoint that your log's key
+    signed; nothing is signed.
+    """
+    home = issuer_home()
+    trust = _trust_of(home)
+
+    async def recovered() -> Checkpoint:
+        async with open_log(place) as copy, home.log.hold():
+            return await recover(home.log, copy, trust.log)
+
+    done = asyncio.run(recovered())
+    echo(f"log       {done.origin}: {done.size} entries")
+
+
+async def _hold_to_export(home: TrustHome, folder: Path) -> None:
+    trust = _trust_of(home)
+    ours = SignedCheckpoint.verify(await home.log.read("checkpoint"), [trust.log]).checkpoint
+    await hold_to_copy(home.log, ours, LogFolder(folder), trust.log, seen_by=str(folder))
+
+
+def _trust_of(home: TrustHome) -> Trust:
+    trust = home.read()
+    if trust is None:
+        raise NotFoundError(f"expected a trust.json in {home.folder}, got none")
+    return trust
