@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.exits import echo, json_option, print_document
+from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
 from theatre.cli.log_network import open_log
 from theatre.cli.trust_group import issuer_home
 from theatre.engine.errors import NotFoundError
 from theatre.files.log_folder import LogFolder
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.continuation import hold_to_copy, recover
+from theatre.transparency.fsck import check_log
 from theatre.transparency.notes import Checkpoint, Note, SignedCheckpoint
 from theatre.transparency.trust import Trust
 
@@ -59,6 +60,29 @@ def export(folder: Path) -> None:
     shutil.copyfile(source / "checkpoint", folder / "checkpoint")
     home.remember_copy(folder)
     echo(f"exported {folder}")
+
+
+@log.command()
+@json_option
+def fsck(*, as_json: bool) -> None:
+    """Re-verify your log: each tile, the signed root, each entry. Nothing is changed.
+
+    Exit code 10 where something is wrong, 3 where there is no log or none with an entry.
+    """
+    home = issuer_home()
+    report = asyncio.run(check_log(home.log, _trust_of(home).log))
+    verdict = "damaged" if report.findings else "intact" if report.leaves else "empty"
+    if as_json:
+        findings = [finding._asdict() for finding in report.findings]
+        print_document({"verdict": verdict, "entries": len(report.leaves), "findings": findings})
+    else:
+        for finding in report.findings:
+            echo(f"{finding.code}  {finding.subject}")
+            echo(f"    expected {finding.expected}")
+            echo(f"    got      {finding.actual}")
+        echo(f"{verdict}; {len(report.findings)} findings, {len(report.leaves)} entries")
+    if verdict != "intact":
+        raise CommandEndedError(ExitCode.CHECK_FAILED if report.findings else ExitCode.NOT_FOUND)
 
 
 @log.command("recover")
