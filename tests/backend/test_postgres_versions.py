@@ -74,10 +74,10 @@ def test_a_backup_of_one_version_is_the_same_database_on_another(
     backup = tmp_path / "backup"
     take_backup(source.owner, store, backup, at=AT)
 
-    # A dump that ends too early leaves nothing, whatever the manifest says of it.
+    # A dump whose last rows are cut off leaves nothing, whatever the manifest says of it.
     whole = (backup / DUMP).read_bytes()
     manifest = (backup / "backup.json").read_text()
-    (backup / DUMP).write_bytes(whole[: len(whole) * 9 // 10])
+    (backup / DUMP).write_bytes(whole[:-20])
     (backup / "backup.json").write_text(
         manifest.replace(sha256_hex(whole), sha256_of(backup / DUMP))
     )

@@ -153,7 +153,12 @@ async def test_the_address_of_a_log_shows_that_it_was_restored(tmp_path: Path) -
     backup = copied(home, tmp_path / "backup")
     await append_entries(home, trust, [BAD])
     shutil.copytree(home.folder / "log", tmp_path / "public")
+    other = copied(backup, tmp_path / "other")
     async with serving(files_below(tmp_path / "public")) as url:
+        for entry in (void("good", 0), void("bad", 1)):
+            await append_entries(other, trust, [entry])
+            with pytest.raises(LogForkError, match=f"go on from what {url} has seen"):
+                await append_entries(other, replace(trust, url=url), [BAD])
         with pytest.raises(LogBehindError, match=f"got 1 entries where {url} has seen 2"):
             await append_entries(backup, replace(trust, url=url), [BAD])
         await append_entries(home, replace(trust, url=url), [void("good", 0)])
@@ -192,7 +197,8 @@ def test_a_log_is_brought_back_from_its_export_alone(
 
     copied(backup, home.folder)
     trust = home.read()
-    for command in (("trust", "rotate"), ("log", "export", str(public))):
+    kid = trust.keys[-1].key.kid if trust is not None else ""
+    for command in (("trust", "rotate"), ("trust", "revoke", kid), ("log", "export", str(public))):
         assert isinstance(echelon(*command), LogBehindError)
     # A refused rotation has changed no key.
     assert (home.read(), (public / "checkpoint").read_bytes()) == (trust, newest)
