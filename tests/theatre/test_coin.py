@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.theatre.forged_bundle import Effort, lines, load, rechained, resealed, store
 from tests.theatre.runs import (
     COIN,
+    LATE,
     Finished,
     ScriptedAdapter,
     Stage,
@@ -25,6 +27,7 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.bundle_check import Verdict
+from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Coin, Draws, Purpose
 from theatre.engine.errors import CoinError, InvalidTransitionError
@@ -116,7 +119,7 @@ def test_a_line_is_64_lower_case_digits_and_a_line_feed(change: Callable[[bytes]
 def test_no_representation_shows_a_coin() -> None:
     COIN.draw(Purpose.PLAY, COMMITMENT)
     assert (repr(COIN), str(COIN)) == ("Coin()", "Coin()")
-    assert repr(DRAWS) == f"Draws(coin=Coin(), commitment_hash={COMMITMENT!r})"
+    assert repr(DRAWS) == f"Draws(coin=Coin(), commitment_hash={COMMITMENT!r}, run_nonce=b'')"
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +197,9 @@ class PulledError(Exception):
     """The process is gone in the middle of a run."""
 
 
-def interrupted(stage: Stage, after: int) -> None:
+def interrupted(
+    stage: Stage, after: int, *, around: Callable[[RunContext], RunContext] = lambda one: one
+) -> None:
     """Run until so many calls were made, each of them durable."""
     made = 0
 
@@ -206,7 +211,7 @@ def interrupted(stage: Stage, after: int) -> None:
         return {"output_data": {"colour": "red", "recall": 0.5}}
 
     with pytest.raises(PulledError):
-        stage.run(ScriptedAdapter(answer), batch_size=1)
+        stage.run(ScriptedAdapter(answer), batch_size=1, around=around)
 
 
 def test_a_run_that_goes_on_has_the_same_coin(tmp_path: Path) -> None:
@@ -255,3 +260,78 @@ def test_a_run_without_a_bundle_reveals_nothing(tmp_path: Path, *, certificate_r
     files = [path for path in finished.folder.rglob("*") if path.is_file()]
     revealing = [path.name for path in files if COIN.line.strip() in path.read_bytes()]
     assert revealing == ["coin"]
+
+
+NONCE = bytes(range(32))
+
+
+def logged(nonce: bytes = NONCE) -> Callable[[RunContext], RunContext]:
+    return lambda around: replace(around, run_nonce=nonce)
+
+
+@pytest.fixture(scope="module")
+def logged_run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    stage = pilot_stage(tmp_path_factory.mktemp("nonce"), episodes(3))
+    return stage.run(ScriptedAdapter(), around=logged())
+
+
+def test_the_nonce_of_the_log_goes_into_every_draw() -> None:
+    key = hmac.new(COIN.secret, NONCE, "sha256").digest()
+    text = f'["item","{COMMITMENT}","pilot-1"]'
+    drawn = Draws(COIN, COMMITMENT, NONCE)
+    assert drawn.item_rank("pilot-1") == hmac.new(key, text.encode(), "sha256").digest()
+    assert drawn.alias("pilot-1") != DRAWS.alias("pilot-1")
+    assert drawn.invocation_id(THEATRE, seq=1) != DRAWS.invocation_id(THEATRE, seq=1)
+    assert drawn.play_seed("pilot-1") != DRAWS.play_seed("pilot-1")
+    ids = [f"pilot-{n}" for n in range(100)]
+    assert drawn.repeated(ids, 10) != DRAWS.repeated(ids, 10)
+
+
+def test_a_run_whose_commitment_is_logged_asks_by_its_nonce(logged_run: Finished) -> None:
+    commitment = str(logged_run.document("certificate.json")["commitment_hash"])
+    draws = Draws(COIN, commitment, NONCE)
+    for seq in (1, 2, 3):
+        request: Any = logged_run.calls(seq)[0]["request"]
+        assert request["episode_id"] == draws.alias(f"pilot-{seq}")
+        assert request["metadata"]["run_nonce"] == NONCE.hex()
+    assert checked(logged_run.bundle).verdict is Verdict.CONSISTENT
+    assert verify(logged_run.bundle, now=LATE).word == "consistent"
+
+
+def test_a_run_goes_on_with_the_nonce_that_it_began_with(tmp_path: Path) -> None:
+    stage = pilot_stage(tmp_path, episodes(6))
+    interrupted(stage, 3, around=logged())
+    finished = stage.run(ScriptedAdapter(), around=logged(bytes(32)))
+    for seq in range(1, 7):
+        request: Any = finished.calls(seq)[0]["request"]
+        assert request["metadata"]["run_nonce"] == NONCE.hex()
+    assert checked(finished.bundle).verdict is Verdict.CONSISTENT
+
+
+@pytest.mark.parametrize("nonce", [None, "00" * 32, "00", NONCE.hex().upper(), 7])
+def test_another_nonce_than_that_of_the_calls_is_found(
+    logged_run: Finished, tmp_path: Path, nonce: str | None
+) -> None:
+    files = load(logged_run.bundle)
+    entries = lines(files, "audit_trail.jsonl")
+    detail: Any = next(one for one in entries if one["event_type"] == "activated")["detail"]
+    detail["run_nonce"] = nonce
+    if nonce is None:
+        del detail["run_nonce"]
+    forged = store(resealed(rechained(files, entries), Effort.CERTIFIED_HASH), tmp_path / "forged")
+    assert checked(forged).verdict is Verdict.NOT_VALID
+    assert verify(forged, now=LATE).word == "not valid"
+
+
+def test_proofs_may_lie_next_to_the_evidence_and_nothing_else_may(
+    logged_run: Finished, tmp_path: Path
+) -> None:
+    names = ["commitment.tlog-proof", "certificate.tlog-proof", "certificate.sigstore.json"]
+    proofs = {f"proofs/{name}": b"whatever" for name in [*names, "trust.json"]}
+    files = load(logged_run.bundle)
+    with_proofs = store(files | proofs, tmp_path / "with proofs")
+    assert checked(with_proofs).verdict is Verdict.CONSISTENT
+    assert verify(with_proofs, now=LATE).word == "consistent"
+    other = store(files | {"proofs/praise.json": b"{}\n"}, tmp_path / "with praise")
+    assert checked(other).verdict is Verdict.NOT_VALID
+    assert verify(other, now=LATE).word == "not valid"

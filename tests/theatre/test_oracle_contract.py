@@ -342,3 +342,19 @@ def test_any_json_is_read_without_an_exception(answer: JsonValue) -> None:
 )
 def test_an_envelope_with_any_members_is_read_without_an_exception(members: JsonObject) -> None:
     assert_well_formed(read_document(SUCCESS | members))
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({}, None),
+        ({"run_nonce": "ab" * 32}, None),
+        ({"run_nonce": "cd" * 32}, "wrong-run-nonce"),
+        ({"run_nonce": None}, "not-envelope"),
+    ],
+    ids=["silent", "echo", "another run's", "none"],
+)
+def test_an_answer_to_another_run_is_none_to_this(members: JsonObject, reason: str | None) -> None:
+    asked = replace(REQUEST, metadata=replace(REQUEST.metadata, run_nonce="ab" * 32))
+    raw = canonical_bytes(SUCCESS | members)
+    assert read_answer(raw, asked, latency_ms=12, responded_at=AT).reason == reason

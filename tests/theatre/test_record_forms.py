@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import pytest
@@ -37,6 +38,7 @@ METADATA = InvocationMetadata(
     deterministic=True,
     sanitised=True,
     invoked_at=AT,
+    run_nonce="ab" * 32,
 )
 METADATA_DOCUMENT: JsonObject = {
     "timeout_seconds": 3,
@@ -44,6 +46,7 @@ METADATA_DOCUMENT: JsonObject = {
     "deterministic": True,
     "sanitised": True,
     "invoked_at": AT,
+    "run_nonce": "ab" * 32,
 }
 REQUEST = OracleInvocationRequest(
     invocation_id=CALL_ID,
@@ -173,6 +176,12 @@ def test_a_form_is_written_whole_with_the_members_that_it_is_read_by(
 ) -> None:
     assert form.as_document() == document
     assert members_of(type(form)) == document.keys()
+
+
+def test_a_request_of_a_run_without_a_log_names_no_nonce() -> None:
+    sent = replace(METADATA, run_nonce=None).as_document()
+    assert {**sent, "run_nonce": "ab" * 32} == METADATA_DOCUMENT
+    assert "run_nonce" not in sent
 
 
 def test_what_a_form_wrote_shares_nothing_with_what_was_sent_and_answered() -> None:

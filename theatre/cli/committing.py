@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 from uuid import uuid4
 
 import click
@@ -27,6 +28,7 @@ from theatre.engine.clock import Clock, SteadyClock
 from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotReproducibleError
+from theatre.engine.replay.trail import read_run_nonce
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
 from theatre.files.datasets import DatasetRoots, verify_datasets
@@ -146,6 +148,17 @@ class RevealedBundle:
         """Return the committed template."""
         return parse_object((self.bundle / "template.json").read_bytes())
 
+    @property
+    def run_nonce(self) -> bytes:
+        """Return what went into the draws of the run; empty where no log had its commitment."""
+        with (self.bundle / "audit_trail.jsonl").open("rb") as trail:
+            entries = (parse_object(line) for line in trail)
+            return next(
+                read_run_nonce(cast("JsonObject", entry["detail"]))
+                for entry in entries
+                if entry["event_type"] == "activated"
+            )
+
 
 async def commit_reproduction(
     revealed: RevealedBundle, *, template_folder: Path, workspace: Workspace
@@ -205,6 +218,9 @@ async def _commit(
         for path, source in {} if revealed is None else revealed.datasets().items():
             (held.data / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, held.data / path)
+        if revealed is not None and revealed.run_nonce:
+            # Other draws would ask other questions: the run would not be made again.
+            held.keep_run_nonce(revealed.run_nonce)
         await held.journal.note(created)
         store.write_receipt(receipt, coin)
         committed, event = theatre.commit(receipt)

@@ -149,6 +149,7 @@ async def run_theatre(
                 NotifyingJournal(held.journal, options.on_recorded),
                 RunContext(
                     coin=held.coin,
+                    run_nonce=held.run_nonce,
                     adapters=adapters,
                     authors=construct_authors(template, workspace, held.template_folder),
                     environment=await find_environment(template, workspace, held.template_folder),
@@ -188,7 +189,8 @@ def _by_alias(held: TheatreLease, answers: CannedAnswers) -> CannedAnswers:
     """Return answers by the ids that constructs are asked under."""
     if held.coin is None:
         return {}
-    return by_alias(answers, Draws(held.coin, held.theatre.commitment.commitment_hash))
+    commitment_hash = held.theatre.commitment.commitment_hash
+    return by_alias(answers, Draws(held.coin, commitment_hash, held.run_nonce))
 
 
 def _previous_environment(

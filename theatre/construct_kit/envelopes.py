@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from theatre.engine.canonical_json import (
     MAX_INPUT_DEPTH,
     JsonObject,
+    JsonValue,
     canonical_bytes,
     json_type,
     parse_json,
@@ -61,6 +62,7 @@ class Question:
     construct_id: str
     construct_version: str
     input_data: JsonObject
+    run_nonce: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +94,17 @@ def read_question(raw: bytes) -> Question:
         construct_id=_text(document, "construct_id"),
         construct_version=_text(document, "construct_version"),
         input_data=input_data,
+        run_nonce=_run_nonce(document.get("metadata")),
     )
 
 
 def write_answer(
-    outcome: Outcome, *, invocation_id: str, construct_id: str, construct_version: str
+    outcome: Outcome,
+    *,
+    invocation_id: str,
+    construct_id: str,
+    construct_version: str,
+    run_nonce: str | None = None,
 ) -> bytes:
     """Return the envelope of an answer, on one line without its line feed.
 
@@ -110,11 +118,20 @@ def write_answer(
         "status": outcome.status,
         "output_data": outcome.output,
     }
+    if run_nonce is not None:
+        envelope["run_nonce"] = run_nonce
     if outcome.detail is not None:
         envelope["error_detail"] = clean_detail(outcome.detail)
     answer = canonical_bytes(envelope)
     parse_json(answer, max_bytes=MAX_ANSWER_BYTES, max_depth=MAX_INPUT_DEPTH)
     return answer
+
+
+def _run_nonce(metadata: JsonValue) -> str | None:
+    """Return the nonce of the run, which the answer echoes: it was not made before the run."""
+    if not isinstance(metadata, dict) or "run_nonce" not in metadata:
+        return None
+    return _text(metadata, "run_nonce")
 
 
 def _text(document: JsonObject, member: str) -> str:

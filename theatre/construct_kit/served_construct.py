@@ -213,22 +213,24 @@ class ServedConstruct:
         """
         outcome = self._refuse_stray(question) or self._call(question.input_data)
         try:
-            body = self._envelope(outcome, question.invocation_id, question.construct_id)
+            body = self._envelope(outcome, question)
         except (CanonicalisationError, ParseError) as error:
             outcome = Outcome(status="error", detail=f"the callable's answer: {error}")
-            body = self._envelope(outcome, question.invocation_id, question.construct_id)
+            body = self._envelope(outcome, question)
         return Answer(body=body, final=outcome.final)
 
     def rejection(self, reason: str) -> bytes:
         """Return the answer to what is no question: an error under an empty invocation id."""
-        return self._envelope(Outcome(status="error", detail=reason), "", "")
+        return self._envelope(Outcome(status="error", detail=reason), None)
 
-    def _envelope(self, outcome: Outcome, invocation_id: str, called_by: str) -> bytes:
+    def _envelope(self, outcome: Outcome, question: Question | None) -> bytes:
+        called_by = "" if question is None else question.construct_id
         return write_answer(
             outcome,
-            invocation_id=invocation_id,
+            invocation_id="" if question is None else question.invocation_id,
             construct_id=called_by if self.construct_id is None else self.construct_id,
             construct_version=self.version,
+            run_nonce=None if question is None else question.run_nonce,
         )
 
     def _refuse_stray(self, question: Question) -> Outcome | None:

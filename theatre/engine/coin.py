@@ -20,9 +20,8 @@ from theatre.engine.canonical_json import JsonValue, canonical_bytes
 from theatre.engine.errors import CoinError
 
 COIN_BYTES: Final = 32
-RUN_NONCE: Final = b""
-"""Goes into every draw; empty as long as no log of commitments gives one."""
-
+NO_NONCE: Final = b""
+"""The nonce of a run whose commitment no log has."""
 _ALIAS_DIGITS = 32
 _LINE = re.compile(rb"[0-9a-f]{64}\n")
 
@@ -70,26 +69,39 @@ class Coin:
         """Return the SHA-256 of the raw bytes, which receipt and certificate name."""
         return hashlib.sha256(self.secret).hexdigest()
 
-    def draw(self, purpose: Purpose, commitment_hash: str, *parts: JsonValue) -> bytes:
+    def draw(
+        self,
+        purpose: Purpose,
+        commitment_hash: str,
+        *parts: JsonValue,
+        run_nonce: bytes = NO_NONCE,
+    ) -> bytes:
         """Return 32 bytes: the HMAC-SHA-256 of purpose, commitment and `parts` as canonical JSON.
 
         Its key is the HMAC-SHA-256 of the run's nonce under the coin.
         """
         message = canonical_bytes([purpose.value, commitment_hash, *parts])
-        key = hmac.digest(self.secret, RUN_NONCE, hashlib.sha256)
+        key = hmac.digest(self.secret, run_nonce, hashlib.sha256)
         return hmac.digest(key, message, hashlib.sha256)
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """The draws of one theatre, by what they are used for."""
+    """The draws of one run, by what they are used for.
+
+    `run_nonce` is of the log that had the commitment, so no owner of a coin can draw before that.
+    """
 
     coin: Coin
     commitment_hash: str
+    run_nonce: bytes = NO_NONCE
+
+    def _draw(self, purpose: Purpose, *parts: JsonValue) -> bytes:
+        return self.coin.draw(purpose, self.commitment_hash, *parts, run_nonce=self.run_nonce)
 
     def alias(self, episode_id: str) -> str:
         """Return the id under which a construct is sent the episode `episode_id` of the dataset."""
-        drawn = self.coin.draw(Purpose.ALIAS, self.commitment_hash, episode_id)
+        drawn = self._draw(Purpose.ALIAS, episode_id)
         return f"ep_{drawn.hex()[:_ALIAS_DIGITS]}"
 
     def invocation_id(
@@ -97,16 +109,16 @@ class Draws:
     ) -> str:
         """Return the id of a call, a UUID of version 8: the same for every attempt of it."""
         place: tuple[JsonValue, ...] = (theatre_id, seq, hop, repeat, turn)
-        drawn = self.coin.draw(Purpose.INVOCATION, self.commitment_hash, *place)
+        drawn = self._draw(Purpose.INVOCATION, *place)
         return str(_uuid8(drawn[:16]))
 
     def play_seed(self, episode_id: str) -> str:
         """Return the seed of an interactive episode; no request holds it."""
-        return self.coin.draw(Purpose.PLAY, self.commitment_hash, episode_id).hex()
+        return self._draw(Purpose.PLAY, episode_id).hex()
 
     def item_rank(self, episode_id: str) -> bytes:
         """Return where an episode stands among those that people may be asked to rate."""
-        return self.coin.draw(Purpose.ITEM, self.commitment_hash, episode_id)
+        return self._draw(Purpose.ITEM, episode_id)
 
     def repeated(self, episode_ids: Iterable[str], size: int) -> frozenset[str]:
         """Return the `size` ids with the smallest draws: they are called a second time.
@@ -115,7 +127,7 @@ class Draws:
         """
 
         def rank(episode_id: str) -> bytes:
-            return self.coin.draw(Purpose.REPEAT, self.commitment_hash, episode_id)
+            return self._draw(Purpose.REPEAT, episode_id)
 
         return frozenset(heapq.nsmallest(size, episode_ids, key=rank)) if size else frozenset()
 

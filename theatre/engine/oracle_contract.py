@@ -258,7 +258,7 @@ def read_answer(
 
     Reasons of an answer that is not accepted: `too-large`, the parser's own (`not-json`,
     `too-deep`, `non-finite`, `duplicate-key`, …), `not-envelope`, `wrong-invocation-id`,
-    `wrong-construct-id`, `version-mismatch`.
+    `wrong-construct-id`, `version-mismatch`, `wrong-run-nonce`.
     """
     answer: JsonValue = None
     try:
@@ -299,11 +299,15 @@ def _problem_of(answer: JsonValue, request: OracleInvocationRequest) -> tuple[st
     """Return reason and detail of an answer that is no answer to `request`; else None."""
     if not isinstance(answer, dict):
         return "not-envelope", f"expected an envelope object, got {json_type(answer)}"
+    nonce = request.metadata.run_nonce
     echoes = [
         ("wrong-invocation-id", "invocation_id", request.invocation_id),
         ("wrong-construct-id", "construct_id", request.construct_id),
         ("version-mismatch", "construct_version", request.construct_version),
     ]
+    if nonce is not None and "run_nonce" in answer:
+        # It need not be echoed; an answer with another run's was made for that run.
+        echoes.append(("wrong-run-nonce", "run_nonce", nonce))
     for reason, member, expected in echoes:
         seen = answer.get(member)
         if not isinstance(seen, str):

@@ -15,7 +15,7 @@ from typing import cast
 from uuid import UUID
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
-from theatre.engine.coin import Coin
+from theatre.engine.coin import NO_NONCE, Coin
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import (
     CoinError,
@@ -36,6 +36,7 @@ _TEMPLATE = "template.json"
 _RECEIPT = "commitment_receipt.json"
 _ORIGIN = "origin.json"
 _COIN = "coin"
+_RUN_NONCE = "run_nonce"
 _ONLY_THE_OWNER = 0o600
 _LOCK = "lock"
 
@@ -82,6 +83,18 @@ class TheatreLease:
     journal: FileRunJournal
     folder: Path
     template_folder: Path
+
+    @property
+    def run_nonce(self) -> bytes:
+        """Return what the log gave that has the commitment; empty where none has it."""
+        try:
+            return bytes.fromhex((self.folder / _RUN_NONCE).read_text("ascii"))
+        except FileNotFoundError:
+            return NO_NONCE
+
+    def keep_run_nonce(self, nonce: bytes) -> None:
+        """Make the run's nonce durable, before the run begins."""
+        replace_durably(self.folder / _RUN_NONCE, nonce.hex().encode("ascii"))
 
     @property
     def data(self) -> Path:

@@ -71,6 +71,12 @@ def test_an_answer_echoes_its_question(function: Callable[..., object]) -> None:
     assert asked(make_servable(function), input_data={"seq": 21}) == expected
 
 
+def test_an_answer_echoes_the_nonce_of_its_run() -> None:
+    nonce = "ab" * 32
+    seen = asked(make_servable(double), input_data={"seq": 21}, metadata={"run_nonce": nonce})
+    assert seen == answer(output_data={"double": 42}) | {"run_nonce": nonce}
+
+
 def test_calls_of_an_async_construct_share_one_event_loop() -> None:
     loops = []
 

@@ -806,6 +806,16 @@ REQUIRED: Final = (
     "SHA256SUMS",
 )
 """The files of every bundle; certificate or reproduction comes to them."""
+PROOFS: Final = {
+    f"proofs/{name}"
+    for name in (
+        "certificate.sigstore.json",
+        "certificate.tlog-proof",
+        "commitment.tlog-proof",
+        "trust.json",
+    )
+}
+"""Files that come after the sealing, and are no evidence: they have checks of their own."""
 UNSUMMED: Final = {"manifest.json", "SHA256SUMS", "certificate.json", "reproduction.json"}
 """The files that SHA256SUMS leaves out, so that the certificate can name its bundle."""
 STATES: Final[Mapping[str, tuple[str | None, str | None]]] = {

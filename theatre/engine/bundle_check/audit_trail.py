@@ -32,6 +32,7 @@ from theatre.engine.bundle_check.report import (
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
+from theatre.engine.coin import NO_NONCE
 from theatre.engine.errors import ChainBrokenError, ClockError
 
 START = "start"
@@ -87,6 +88,9 @@ _DETAILS: dict[str, frozenset[str]] = {
     "sealed": frozenset({"certificate_id", "issuer", "issued_at", "theatre_resolved_at"}),
 }
 
+_NONCE = "run_nonce"
+"""There where a log had the commitment before the run began."""
+
 GRACE = timedelta(seconds=5)
 """How far the first call may lie before the commitment: two clocks may have written them."""
 
@@ -105,6 +109,11 @@ def require_detail(event_type: str, detail: JsonValue | Nothing, *, rated: bool)
         members = _DETAILS[event_type]
         if event_type == "activated" and rated:
             members |= {"authors"}
+        nonce = at(detail, _NONCE) if event_type == "activated" else NOTHING
+        if nonce is not NOTHING:
+            members |= {_NONCE}
+            if not isinstance(nonce, str) or not SHA256.fullmatch(nonce):
+                raise DefectError(f"activated/{_NONCE} as a SHA-256", render(nonce))
         require_members(detail, members, f"the detail of {event_type}")
     for name in sorted(_ENVIRONMENTS if event_type == "activated" else ()):
         require_environment(at(detail, name), f"activated/{name}")
@@ -160,6 +169,13 @@ class AuditTrail:
     def detail(self, event_type: str, *keys: str) -> JsonValue | Nothing:
         """Return what the detail of such an entry holds, or NOTHING."""
         return at(self.entry(event_type), "detail", *keys)
+
+    @property
+    def run_nonce(self) -> bytes:
+        """Return what went into the draws of the run; whether it is a log's, the proofs show."""
+        nonce = self.detail("activated", _NONCE)
+        fits = isinstance(nonce, str) and SHA256.fullmatch(nonce)
+        return bytes.fromhex(nonce) if fits and isinstance(nonce, str) else NO_NONCE
 
 
 def read_audit_trail(

@@ -18,6 +18,7 @@ from typing import Any, Final
 from theatre.engine.bundle_check.arithmetic import (
     DECLINED,
     NOT_APPLICABLE,
+    PROOFS,
     REQUIRED,
     UNSCORED,
     Document,
@@ -72,7 +73,7 @@ class Evidence:
 
     @cached_property
     def paths(self) -> list[str]:
-        """The paths of all files, by their bytes."""
+        """The paths of all files of the evidence, by their bytes."""
         found = []
         for root, folders, files in os.walk(self.folder):
             for name in [*folders, *files]:
@@ -81,7 +82,7 @@ class Evidence:
                 if path.is_symlink() or not (path.is_dir() or path.is_file()):
                     raise DefectError(f"expected files and folders only, got {name!r:.80}")
             found += [Path(root, name).relative_to(self.folder).as_posix() for name in files]
-        return sorted(found, key=os.fsencode)
+        return sorted(set(found) - PROOFS, key=os.fsencode)
 
     def raw(self, path: str) -> bytes:
         """Return the bytes of a file."""
@@ -180,7 +181,8 @@ class Evidence:
     @cached_property
     def draws(self) -> Draws:
         """What the coin draws."""
-        return Draws(self.coin, self.commitment_hash)
+        nonce = self.activated.get("run_nonce", "")
+        return Draws(self.coin, self.commitment_hash, bytes.fromhex(nonce))
 
     @cached_property
     def config(self) -> Document:

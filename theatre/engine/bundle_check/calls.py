@@ -136,6 +136,7 @@ class CallChecker:
         plan, invoked_at = self._plan, at(request, "metadata", "invoked_at")
         require_time(invoked_at, "invoked_at")
         # In the order of canonical JSON, so that equal texts show that they are equal.
+        nonce = self._draws.run_nonce.hex()
         committed: JsonObject = {
             "construct_id": hop.construct_id,
             "construct_version": hop.version,
@@ -146,6 +147,7 @@ class CallChecker:
                 "deterministic": plan.deterministic_sample > 0,
                 "invoked_at": None if isinstance(invoked_at, Nothing) else invoked_at,
                 "retry_policy": plan.retry_policy,
+                **({"run_nonce": nonce} if nonce else {}),
                 "sanitised": plan.sanitising is not None,
                 "timeout_seconds": hop.timeout_seconds,
             },

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from theatre.engine.bundle_check.arithmetic import PROOFS
 from theatre.engine.bundle_check.report import NOTHING, CheckId, DefectError, Ledger, Nothing, at
 from theatre.engine.canonical_json import (
     DEFAULT_MAX_BYTES,
@@ -105,7 +106,8 @@ class BundleFolder:
                 f"none of them: {str(root)!r:.200}"
             )
         files, oddities = _walk(root)
-        by_bytes = sorted(files.items(), key=lambda item: item[0].encode("utf-8"))
+        evidence = [item for item in files.items() if item[0] not in PROOFS]
+        by_bytes = sorted(evidence, key=lambda item: item[0].encode("utf-8"))
         return cls(root, dict(by_bytes), oddities)
 
     def digest(self, path: str) -> Digest:

@@ -116,10 +116,11 @@ class Draws:
 
     coin: bytes
     commitment_hash: str
+    run_nonce: bytes
 
     def draw(self, purpose: str, *parts: object) -> bytes:
         """Return the 32 bytes that are drawn for a purpose."""
-        key = hmac.digest(self.coin, b"", "sha256")
+        key = hmac.digest(self.coin, self.run_nonce, "sha256")
         return hmac.digest(key, canonical([purpose, self.commitment_hash, *parts]), "sha256")
 
     def alias(self, episode_id: str) -> str:
@@ -167,12 +168,14 @@ class Committed:
 
     def metadata(self, hop: Hop, invoked_at: str) -> Document:
         """Return the metadata that a call must be sent with."""
+        nonce = self.draws.run_nonce.hex()
         return {
             "timeout_seconds": hop.timeout_seconds,
             "retry_policy": self.retry_policy,
             "deterministic": self.policy.get("deterministic_sample", 0) > 0,
             "sanitised": self.sanitises,
             "invoked_at": invoked_at,
+            **({"run_nonce": nonce} if nonce else {}),
         }
 
 

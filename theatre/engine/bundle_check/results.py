@@ -116,7 +116,7 @@ def _check_committed_run(
         return replace(_unread(evidence, batches, cause), ground_truth=ground_truth)
     if isinstance(evidence.coin, Cause):
         return replace(_unread(evidence, batches, evidence.coin), ground_truth=ground_truth)
-    draws = Draws(evidence.coin, plan.commitment_hash)
+    draws = Draws(evidence.coin, plan.commitment_hash, evidence.trail.run_nonce)
     # Of what is wrong with the dataset the pass over its episodes tells.
     ids = (episode.episode_id for episode in episodes(evidence.folder, Ledger()))
     checker = RecordChecker(

@@ -310,6 +310,11 @@ def problems_of_activation(evidence: Evidence) -> Problems:
     people = any(step["type"] == "hitl_rubric" for step in programme)
     form = ["adapters", "computations", "environment", "episodes", "isolation"]
     form += ["previous_environment", "sanitiser", "scorers", *["authors"] * people]
+    nonce = activated.get("run_nonce")
+    if nonce is not None:
+        form.append("run_nonce")
+        if not isinstance(nonce, str) or not SHA256.fullmatch(nonce):
+            yield "activated/run_nonce: expected a SHA-256"
     yield from differs("activated", sorted(form), sorted(activated))
     for name in ("environment", "previous_environment"):
         if not is_environment(activated[name]):

@@ -96,13 +96,24 @@ class RetryPolicy(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvocationMetadata(_CopiedForm):
-    """The engine's side of a call. `sanitised` is true only if the sanitiser really ran."""
+    """The engine's side of a call. `sanitised` is true only if the sanitiser really ran.
+
+    `run_nonce` is the hex of the nonce that the log of the commitment gave; left out without one.
+    """
 
     timeout_seconds: float = 30
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     deterministic: bool = False
     sanitised: bool = False
     invoked_at: str
+    run_nonce: str | None = None
+
+    def as_document(self) -> JsonObject:
+        """Return what is sent and kept."""
+        document = _CopiedForm.as_document(self)
+        if self.run_nonce is None:
+            del document["run_nonce"]
+        return document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, Sleep
-from theatre.engine.coin import Coin
+from theatre.engine.coin import NO_NONCE, Coin
 from theatre.engine.errors import JournalError, ParseError, RunStoppedError
 from theatre.engine.models import (
     Computation,
@@ -312,6 +312,7 @@ class RunContext:
     """What a run reaches through its caller: constructs, data, scorers, time, and its coin.
 
     `coin` is the one that the commitment names; None where it is lost, which ends the run.
+    `run_nonce` is what the log gave that has the commitment; a run that has begun keeps its own.
     `adapters` holds one for every construct of an episode, by id, and `authors` who wrote it, where
     that is known; `environment` is what they can import here, as in a receipt, and
     `previous_environment` that of the newest certificate of the same construct and version, if one
@@ -323,6 +324,7 @@ class RunContext:
     """
 
     coin: Coin | None
+    run_nonce: bytes = NO_NONCE
     adapters: Mapping[str, OracleAdapter]
     authors: Mapping[str, str | None] = field(default_factory=dict)
     environment: JsonObject | None = None

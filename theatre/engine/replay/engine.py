@@ -49,7 +49,7 @@ from theatre.engine.replay.self_check import (
     refuse,
 )
 from theatre.engine.replay.settlement import Settlement
-from theatre.engine.replay.trail import read_isolation, with_reasons
+from theatre.engine.replay.trail import read_isolation, read_run_nonce, with_reasons
 from theatre.engine.replay.trail_batches import find_unrecorded_events
 from theatre.engine.replay.workflow import ResolutionResult, planned_computations
 from theatre.engine.resolution import ProgrammeStatus
@@ -81,6 +81,7 @@ class ReplayEngine:
         self._context = context = replace(context, clock=self._clock)
         self._settings = settings
         self._receipt = theatre.commitment
+        self._run_nonce = context.run_nonce
         self._begun: Mapping[str, Isolation] = {}
         self._tried: Mapping[str, Isolation] | None = None
         self._bundle = settings.output_dir / bundle_name(theatre.theatre_id)
@@ -149,7 +150,10 @@ class ReplayEngine:
         async for entry in self._journal.trail():
             last = max(last, cast("str", entry["at"]))
             if entry["event_type"] == "activated":
-                self._begun = read_isolation(cast("JsonObject", entry["detail"]))
+                detail = cast("JsonObject", entry["detail"])
+                self._begun = read_isolation(detail)
+                # What was drawn must be drawn again: a run goes on with the nonce it began with.
+                self._run_nonce = read_run_nonce(detail)
             if entry["event_type"] == SELF_CHECK_FAILED:
                 refused = RefusedDraft.of(entry)
         # The clock of this machine may be behind that of an earlier process.
@@ -185,7 +189,7 @@ class ReplayEngine:
                 f"expected the coin that the commitment names, got {seen}: what it draws is lost, "
                 "and no other coin may stand in for it; commit the template again and run that"
             )
-        return Draws(coin, self._receipt.commitment_hash)
+        return Draws(coin, self._receipt.commitment_hash, self._run_nonce)
 
     async def _activate(self, datasets: OpenDatasets) -> None:
         self._theatre.require_in_time(self._clock())

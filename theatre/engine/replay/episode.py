@@ -334,6 +334,7 @@ class EpisodeCaller:
                 deterministic=self._policy.deterministic_sample > 0,
                 sanitised=self._sanitiser is not None,
                 invoked_at=format_rfc3339(self._clock()),
+                run_nonce=self._draws.run_nonce.hex() or None,
             ),
         )
 

@@ -64,6 +64,8 @@ def activation_detail(
         "previous_environment": context.previous_environment,
         "isolation": {name: one.as_document() for name, one in tried.items()},
     }
+    if context.run_nonce:
+        detail["run_nonce"] = context.run_nonce.hex()
     if provider.ratings:
         names = (hop.construct_id for hop in template.hops)
         detail["authors"] = {name: context.authors.get(name) for name in names}

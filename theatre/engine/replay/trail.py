@@ -140,6 +140,11 @@ def read_isolation(activated: JsonObject) -> dict[str, Isolation]:
     return {name: Isolation(**document) for name, document in documents.items()}
 
 
+def read_run_nonce(activated: JsonObject) -> bytes:
+    """Return the nonce that the run began with; empty where no log had its commitment."""
+    return bytes.fromhex(cast("str", activated.get("run_nonce", "")))
+
+
 # Why a run has no certificate: how its episodes ended, and what went wrong most often.
 #
 # The trail has an entry for each failure and each refusal. The outcome names codes and counts
