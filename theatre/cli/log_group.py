@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
+from theatre.cli.issuer_log import issuer_home
 from theatre.cli.log_network import open_log
-from theatre.cli.trust_group import issuer_home
+from theatre.cli.run_log import sweep
 from theatre.engine.errors import NotFoundError
 from theatre.files.log_folder import LogFolder
 from theatre.files.trust_home import TrustHome
@@ -28,7 +29,11 @@ def log() -> None:
 @log.command("show")
 @json_option
 def show_log(*, as_json: bool) -> None:
-    """Show the last checkpoint of your log."""
+    """Show the last checkpoint of your log.
+
+    Commitments of runs that have ended without being closed are closed first.
+    """
+    asyncio.run(sweep())
     data = asyncio.run(issuer_home().log.read("checkpoint"))
     checkpoint = Checkpoint.parse(Note.parse(data).text)
     if as_json:

@@ -107,13 +107,13 @@ async def gather_cosignatures(
             # Another process of this log was quicker; a restored one is found before it signs.
             missing.append(f"{witness.key.name}: it has seen a later checkpoint already")
         else:
-            missing.append(f"{witness.key.name}: {str(answer) or type(answer).__name__}")
+            missing.append(_why(witness, answer))
     return lines, missing
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Who answered what he has seen of a log, and what went wrong with the others."""
+    """Which witnesses answered, and in words what went wrong with the other ones and copies."""
 
     witnesses: tuple[Witness, ...]
     missing: tuple[str, ...]
@@ -149,7 +149,7 @@ async def _compare(store: LogStore, signed: bytes, trust: Trust, places: Iterabl
             except (LogBehindError, LogForkError):
                 raise
             except (TransparencyError, NotFoundError) as error:
-                missing.append(f"{place}: {error}")
+                missing.append(f"not compared with {place}: {error}")
     witnesses: list[Witness] = []
     # What was signed already is asked for: a witness that knows it or less signs it again.
     answers = await _ask_all(store, signed, trust.policy.witnesses.values(), known=ours.size)
@@ -159,8 +159,12 @@ async def _compare(store: LogStore, signed: bytes, trust: Trust, places: Iterabl
         if isinstance(answer, SignatureLine):
             witnesses.append(witness)
         else:
-            missing.append(f"{witness.key.name}: {str(answer) or type(answer).__name__}")
+            missing.append(f"no cosignature: {_why(witness, answer)}")
     return Compared(tuple(witnesses), tuple(missing))
+
+
+def _why(witness: Witness, error: Exception) -> str:
+    return f"{witness.key.name}: {str(error) or type(error).__name__}"
 
 
 async def _ask_all(

@@ -3,55 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
 
 from theatre.cli.exits import echo, json_option, print_document
-from theatre.cli.log_network import compare_with_others, gather_cosignatures
+from theatre.cli.issuer_log import append_entries, compare_log, issuer_home
+from theatre.cli.run_log import sweep
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError
-from theatre.files.trust_home import TrustHome, trust_folder
 from theatre.transparency.entries import EntryType, encode_entry
-from theatre.transparency.log import Appended, LogWriter
 from theatre.transparency.notes import encode_base64
-from theatre.transparency.trust import Trust, TrustedKey
-
-
-def issuer_home() -> TrustHome:
-    """Return the folder of this user's keys and log."""
-    return TrustHome(trust_folder(os.environ))
-
-
-async def append_entries(home: TrustHome, trust: Trust, entries: Sequence[bytes]) -> Appended:
-    """Log entries, with the cosignatures of the witnesses that answer; returns once public.
-
-    Witnesses are asked outside of the log's lock: a slow one delays no other run. Nothing is signed
-    where one of them, or a copy of the log, has seen more than is here, or another tree.
-    """
-    store = home.log
-    writer = LogWriter(store, trust.log, home.log_signer(trust))
-    if await store.signed() is None:
-        async with store.hold():
-            await writer.open()
-    compared = await compare_with_others(store, trust, home.copies())
-    async with store.hold():
-        await writer.open()
-        appended = await writer.append(entries)
-    lines, missing = await gather_cosignatures(store, appended.checkpoint, compared.witnesses)
-    for other in (*compared.missing, *missing):
-        echo(f"warning: {other}", err=True)
-    if lines:
-        async with store.hold():
-            await writer.open()
-            if writer.tree.size == appended.size:
-                checkpoint = await writer.add_cosignatures(lines)
-                return Appended(appended.indices, checkpoint, appended.size)
-    return appended
+from theatre.transparency.trust import TrustedKey
 
 
 def key_entry(trusted: TrustedKey) -> bytes:
@@ -79,6 +44,7 @@ def show(*, as_json: bool) -> None:
     """Show the keys, the log and the policy of witnesses: what a reader needs to trust you."""
     home = issuer_home()
     current = home.open(issuer=Workspace.from_environment().issuer, at=datetime.now(UTC))
+    asyncio.run(sweep())
     if as_json:
         print_document(current.as_document())
         return
@@ -102,7 +68,7 @@ def rotate(*, as_json: bool) -> None:
     now = datetime.now(UTC)
     current = home.open(issuer=Workspace.from_environment().issuer, at=now)
     # Before the keys are changed: a log that was restored cannot say so.
-    asyncio.run(compare_with_others(home.log, current, home.copies()))
+    asyncio.run(compare_log(home, current))
     rotated = home.rotate(current, at=now)
     asyncio.run(append_entries(home, rotated, [key_entry(key) for key in rotated.keys[-2:]]))
     if as_json:

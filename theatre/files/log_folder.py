@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from theatre.engine.errors import NotFoundError
+from theatre.engine.errors import NotFoundError, StateConflictError
 from theatre.files.durable import replace_durably, sync_folder
 from theatre.transparency.errors import LogForkError
 from theatre.transparency.log import CHECKPOINT
@@ -23,6 +23,8 @@ from theatre.transparency.tiles import TILE_WIDTH, decode_tile, tile_path
 _SIGNED = ".signed"
 _LOCK = ".lock"
 _LOCK_SECONDS = 0.01
+_PATIENCE_SECONDS = 120.0
+"""A writer is done within a second: who holds a lock for so long hangs."""
 
 
 class LogFolder:
@@ -55,6 +57,12 @@ class LogFolder:
             raise LogForkError(f"expected one writer of {self._folder}, got another's checkpoint")
         self._folder.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(replace_durably, self._folder / _SIGNED, new)
+
+    def begin(self, checkpoint: bytes) -> None:
+        """Put the checkpoint of the empty tree into a new log, or in place of what began as one."""
+        (self._folder / "tile").mkdir(parents=True, exist_ok=True)
+        for name in (_SIGNED, CHECKPOINT):
+            replace_durably(self._folder / name, checkpoint)
 
     async def publish(self, checkpoint: bytes) -> None:
         """Put the checkpoint where readers look."""
@@ -91,13 +99,23 @@ class LogFolder:
             sync_folder(self._folder / folder)
 
     @contextlib.asynccontextmanager
-    async def hold(self) -> AsyncIterator[None]:
-        """Be the only writer, on this machine; waits for the other one."""
+    async def hold(self, *, patience: float = _PATIENCE_SECONDS) -> AsyncIterator[None]:
+        """Be the only writer, on this machine; waits for the other one.
+
+        Raises StateConflictError where that one is not done after `patience` seconds.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / _LOCK).open("ab") as handle:
-            # Threads that wait for the lock would keep those away that write the holder's files.
-            while not _try_lock(handle.fileno()):  # noqa: ASYNC110 - another process has it
-                await asyncio.sleep(_LOCK_SECONDS)
+            try:
+                async with asyncio.timeout(patience):
+                    # Threads that wait would keep those away that write the holder's files.
+                    while not _try_lock(handle.fileno()):  # noqa: ASYNC110 - another process has it
+                        await asyncio.sleep(_LOCK_SECONDS)
+            except TimeoutError as error:
+                raise StateConflictError(
+                    f"Another process has been writing the log {self._folder} for {patience:g} s: "
+                    "wait for it to end, or stop it"
+                ) from error
             try:
                 yield
             finally:

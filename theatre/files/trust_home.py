@@ -31,11 +31,13 @@ from securesystemslib.signer import CryptoSigner, Signer
 from theatre.engine.canonical_json import canonical_line
 from theatre.files.durable import replace_durably
 from theatre.files.log_folder import LogFolder
+from theatre.files.open_commitments import OpenCommitments
 from theatre.transparency.errors import SigningKeyError
-from theatre.transparency.log import CHECKPOINT
+from theatre.transparency.log import CHECKPOINT, sign_tree
 from theatre.transparency.notes import Checkpoint, KeyKind, Note, Sign, VerifierKey
 from theatre.transparency.policy import Policy
 from theatre.transparency.statements import IssuerKey
+from theatre.transparency.tiles import Tree
 from theatre.transparency.trust import Trust, TrustedKey
 
 TRUST_HOME: Final = "ECHELON_TRUST_HOME"
@@ -64,6 +66,11 @@ class TrustHome:
     def log(self) -> LogFolder:
         """Return the issuer's log."""
         return LogFolder(self.folder / "log")
+
+    @property
+    def open_commitments(self) -> OpenCommitments:
+        """Return what the log has still to close."""
+        return OpenCommitments(self.folder / "open")
 
     def read(self) -> Trust | None:
         """Return the issuer's trust; None where no run has made one."""
@@ -166,7 +173,11 @@ class TrustHome:
     def _make_log(self) -> VerifierKey:
         private = Ed25519PrivateKey.generate()
         self._keep(_LOG, private)
-        return _log_key(private)
+        key = _log_key(private)
+        # Begun before `trust.json` is there: an issuer's log that is gone later was lost, and a
+        # new one by the same key would be a second tree.
+        self.log.begin(sign_tree(Tree(), key, private.sign))
+        return key
 
     def _keep(self, name: str, private: EllipticCurvePrivateKey | Ed25519PrivateKey) -> None:
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

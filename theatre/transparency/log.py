@@ -12,8 +12,19 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from theatre.engine.errors import NotFoundError
-from theatre.transparency.errors import LogBehindError, LogForkError, MalformedError
-from theatre.transparency.merkle import LeafRange, consistency_path, inclusion_path, leaf_hash
+from theatre.transparency.errors import (
+    LogBehindError,
+    LogForkError,
+    MalformedError,
+    ProofError,
+)
+from theatre.transparency.merkle import (
+    LeafRange,
+    consistency_path,
+    inclusion_path,
+    leaf_hash,
+    verify_consistency,
+)
 from theatre.transparency.notes import (
     Checkpoint,
     Note,
@@ -156,6 +167,27 @@ class LogWriter:
             size=self._tree.size,
         )
 
+    async def sign_again(self, size: int) -> bytes:
+        """Return the checkpoint that the log had at an earlier `size`: the same text, signed again.
+
+        Raises LogForkError where the tiles of that size are not of the signed tree, and what the
+        store raises for missing ones: a tree that was never signed must not be.
+        """
+        if size == self._tree.size:
+            return self.checkpoint
+        try:
+            tree = await read_edge(self._store, size)
+            verify_consistency(
+                old=size,
+                old_root=tree.root,
+                new=self._tree.size,
+                new_root=self._tree.root,
+                proof=await prove_consistency(self._store, size, self._tree.size),
+            )
+        except (MalformedError, ProofError) as error:
+            raise LogForkError(f"expected the tiles of {size} signed entries: {error}") from error
+        return sign_tree(tree, self._key, self._sign)
+
     async def add_cosignatures(self, lines: Sequence[SignatureLine]) -> bytes:
         """Publish the last checkpoint with the lines of witnesses, and return it."""
         note = Note.parse(self.checkpoint)
@@ -165,14 +197,19 @@ class LogWriter:
         return self.checkpoint
 
     async def _sign_tree(self, tree: Tree) -> None:
-        text = str(Checkpoint(self._key.name, tree.size, tree.root))
-        await self._replace(bytes(Note(text, (sign_text(text, self._key, self._sign),))))
+        await self._replace(sign_tree(tree, self._key, self._sign))
         self._tree = tree
 
     async def _replace(self, checkpoint: bytes) -> None:
         await self._store.swap_signed(self._signed, checkpoint)
         self._signed = checkpoint
         await self._store.publish(checkpoint)
+
+
+def sign_tree(tree: Tree, key: VerifierKey, sign: Sign) -> bytes:
+    """Return the checkpoint of a tree. Two trees of one size must never be signed."""
+    text = str(Checkpoint(key.name, tree.size, tree.root))
+    return bytes(Note(text, (sign_text(text, key, sign),)))
 
 
 async def read_files(store: TileStore, paths: Sequence[str]) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ the same. Source: docs/contract/trust.md §4, "Closure".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import cast
@@ -64,6 +64,19 @@ class RunCounts:
     void: dict[str, int]
     open: int
     overdue: int
+
+    @classmethod
+    def of(cls, commitments: Iterable[Commitment], now: datetime) -> RunCounts:
+        """Count commitments."""
+        runs = list(commitments)
+        void = Counter(run.void_reason for run in runs if run.void_reason is not None)
+        return cls(
+            commitments=len(runs),
+            certified=sum(run.statement_sha256 is not None for run in runs),
+            void=dict(void),
+            open=sum(run.is_open for run in runs),
+            overdue=sum(run.is_overdue(now) for run in runs),
+        )
 
     def as_document(self) -> JsonObject:
         """Return the form of `GET /constructs/{id}/record`."""
@@ -150,23 +163,23 @@ class LogRecord:
         self, construct_id: str, construct_version: str | None = None, *, now: datetime
     ) -> RunCounts:
         """Return how often a construct was committed, and what came of it."""
-        runs = list(self.of(construct_id, construct_version))
-        void = Counter(run.void_reason for run in runs if run.void_reason is not None)
-        return RunCounts(
-            commitments=len(runs),
-            certified=sum(run.statement_sha256 is not None for run in runs),
-            void=dict(void),
-            open=sum(run.is_open for run in runs),
-            overdue=sum(run.is_overdue(now) for run in runs),
-        )
+        return RunCounts.of(self.of(construct_id, construct_version), now)
 
     def place(self, commitment_index: int) -> tuple[int, int]:
         """Return which run of its construct's version a commitment was, from 1, and of how many.
 
         Raises EntryError where the log has no commitment there.
         """
+        runs = self._runs_with(commitment_index)
+        return runs.index(self.by_index[commitment_index]) + 1, len(runs)
+
+    def others(self, commitment_index: int, *, now: datetime) -> RunCounts:
+        """Return what came of the other runs of the same version; errors as `place`."""
+        runs = self._runs_with(commitment_index)
+        return RunCounts.of((run for run in runs if run.index != commitment_index), now)
+
+    def _runs_with(self, commitment_index: int) -> list[Commitment]:
         commitment = self.by_index.get(commitment_index)
         if commitment is None:
             raise EntryError(f"expected a commitment at {commitment_index} of the log, got none")
-        runs = list(self.of(commitment.construct_id, commitment.construct_version))
-        return runs.index(commitment) + 1, len(runs)
+        return list(self.of(commitment.construct_id, commitment.construct_version))
