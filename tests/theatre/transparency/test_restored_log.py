@@ -5,6 +5,7 @@ The folders are those of `echelon`; the witness is a real one, over HTTP on loop
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -21,6 +22,7 @@ from tests.theatre.transparency.test_record import committed, void
 from theatre.cli import cli
 from theatre.cli.issuer_log import append_entries
 from theatre.cli.log_network import compare_with_others
+from theatre.files.open_commitments import OpenCommitment
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.continuation import recover
 from theatre.transparency.errors import LogBehindError, LogForkError, SigningKeyError
@@ -206,6 +208,29 @@ def test_a_log_is_brought_back_from_its_export_alone(
     assert (home.folder / "log" / ".signed").read_bytes() == newest
     assert echelon("trust", "rotate") is None
     assert isinstance(echelon("log", "recover", str(public)), LogForkError)
+
+
+def test_what_the_log_has_closed_since_the_backup_is_not_closed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The backup says that three are open: one is, one has its folder, and one is gone."""
+    home = TrustHome(tmp_path / "home")
+    monkeypatch.setenv("ECHELON_TRUST_HOME", str(home.folder))
+    trust = home.open(issuer="me", at=AT)
+    entries = {one: committed(one, close_by="2027-12-23") for one in ("open", "here", "gone")}
+    asyncio.run(append_entries(home, trust, list(entries.values())))
+    for one, entry in entries.items():
+        folder = tmp_path / one
+        if one == "here":
+            folder.mkdir()
+        home.open_commitments.folder.mkdir(exist_ok=True)
+        home.open_commitments.keep(OpenCommitment(theatre_id=one, folder=folder, commitment=entry))
+    backup = copied(home, tmp_path / "backup")
+    asyncio.run(append_entries(home, trust, [void("here", 1), void("gone", 2)]))
+    newer = copied(home, tmp_path / "newer")
+    copied(backup, home.folder)
+    assert CliRunner().invoke(cli, ["log", "recover", str(newer.folder / "log")]).exception is None
+    assert home.open_commitments.theatre_ids() == ["here", "open"]
 
 
 async def test_keys_that_were_not_restored_are_not_made_anew(tmp_path: Path) -> None:
