@@ -1,0 +1,269 @@
+"""The transparency log in rows: what is queued, the entries in their places, what was signed.
+
+The lowest tiles and the bundles of entries are no rows: they follow from the entries. A checkpoint
+and all that it signs are one transaction, so that no row was ever written for a tree that was not
+signed (docs/adr/0184).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from sqlalchemy import func, insert, select, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from backend.database.models import LogCheckpoint, LoggedEntry, LogTile
+from theatre.engine.errors import NotFoundError
+from theatre.transparency.entries import EntryType, encode_entry
+from theatre.transparency.errors import LogForkError
+from theatre.transparency.log import CHECKPOINT
+from theatre.transparency.notes import Checkpoint, Note
+from theatre.transparency.tiles import TILE_WIDTH, decode_bundle, encode_bundle, tile_path
+
+_PATH = re.compile(
+    r"tile/(?P<level>entries|[0-9]{1,2})/(?P<number>(?:x[0-9]{3}/)*[0-9]{3})"
+    r"(?:\.p/(?P<width>[0-9]{1,3}))?",
+    re.ASCII,
+)
+_WRITER_LOCK = 0x6C6F67
+"""The advisory lock of the one writer of a database."""
+_LOCK_SECONDS = 0.25
+"""Seconds between two looks whether the writer of another process is gone."""
+_AT_A_TIME = 1000
+
+
+class TilePlace(NamedTuple):
+    """What the path of a tile says; `level` None is for entries."""
+
+    level: int | None
+    number: int
+    width: int
+
+    @classmethod
+    def parse(cls, path: str) -> TilePlace | None:
+        """Read a path; None for one that no tile has."""
+        found = _PATH.fullmatch(path)
+        if found is None:
+            return None
+        level = None if found["level"] == "entries" else int(found["level"])
+        number = int(found["number"].replace("/", "").replace("x", ""))
+        place = cls(level, number, int(found["width"] or TILE_WIDTH))
+        # One spelling: no empty groups, no width of a whole tile.
+        return place if tile_path(*place) == path else None
+
+
+# Reading, in a transaction of the caller's.
+
+
+class SignedRow(NamedTuple):
+    """A signed checkpoint, the size of its tree, and which one it is of all that were signed."""
+
+    seq: int
+    size: int
+    checkpoint: bytes
+
+
+async def read_signed(connection: AsyncConnection) -> SignedRow | None:
+    """Return the last checkpoint that was signed; None for a new log."""
+    query = select(LogCheckpoint.seq, LogCheckpoint.size, LogCheckpoint.checkpoint)
+    row = (await connection.execute(query.order_by(LogCheckpoint.seq.desc()).limit(1))).first()
+    return None if row is None else SignedRow._make(row)
+
+
+class LogReader:
+    """A log's files over a connection: a `TileStore`."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def read(self, path: str) -> bytes:
+        """Return a file; NotFoundError where there is none."""
+        data = await self._find(path)
+        if data is None:
+            raise NotFoundError(f"expected a file of the log, got {path[:100]!a}")
+        return data
+
+    async def _find(self, path: str) -> bytes | None:
+        if path == CHECKPOINT:
+            signed = await read_signed(self._connection)
+            return None if signed is None else signed.checkpoint
+        place = TilePlace.parse(path)
+        if place is None:
+            return None
+        if place.level:
+            stored = select(LogTile.data).where(LogTile.path == path)
+            return cast("bytes | None", await self._connection.scalar(stored))
+        column = LoggedEntry.entry if place.level is None else LoggedEntry.leaf
+        first = place.number * TILE_WIDTH
+        query = select(column).where(
+            LoggedEntry.log_index >= first, LoggedEntry.log_index < first + place.width
+        )
+        found = await self._connection.execute(query.order_by(LoggedEntry.log_index))
+        rows = found.scalars().all()
+        if len(rows) != place.width:
+            return None
+        return encode_bundle(rows) if place.level is None else b"".join(rows)
+
+
+# Writing.
+
+
+class QueuedRow(NamedTuple):
+    """What is to be logged next: its row, and its bytes."""
+
+    id: int
+    entry: bytes
+
+
+class PostgresLog:
+    """A log's files in a database: implements `theatre.transparency.log.LogStore`.
+
+    What is written is kept in memory until a checkpoint signs it, and stored with that.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._written: dict[str, bytes] = {}
+        self._queued: dict[bytes, int] = {}
+        self._seen_before = 0
+
+    async def read(self, path: str) -> bytes:
+        """Return a file; NotFoundError where there is none."""
+        async with self._engine.connect() as connection:
+            return await LogReader(connection).read(path)
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        """Keep files for the transaction of the checkpoint that signs them."""
+        self._written = dict(files)
+
+    async def signed(self) -> bytes | None:
+        """Return the last checkpoint that was signed, which is public."""
+        async with self._engine.connect() as connection:
+            signed = await read_signed(connection)
+        return None if signed is None else signed.checkpoint
+
+    async def swap_signed(self, old: bytes | None, new: bytes) -> None:
+        """Store a checkpoint with what it signs; LogForkError where the last one is not `old`."""
+        written, self._written = self._written, {}
+        try:
+            async with self._engine.begin() as connection:
+                signed = await read_signed(connection)
+                if (None if signed is None else signed.checkpoint) != old:
+                    raise LogForkError("expected one writer of the log, got another's checkpoint")
+                await self._store(connection, signed, written, new)
+        except IntegrityError as error:
+            # The other writer's transaction has ended after this one began.
+            raise LogForkError("expected one writer of the log, got another's rows") from error
+
+    async def publish(self, checkpoint: bytes) -> None:
+        """Do nothing: what was signed and stored is public."""
+
+    async def find(self, leaves: Sequence[bytes]) -> Mapping[bytes, int]:
+        """Return the indices of the entries that the signed tree holds, by leaf hash."""
+        query = select(LoggedEntry.leaf, LoggedEntry.log_index)
+        async with self._engine.connect() as connection:
+            found = await connection.execute(query.where(LoggedEntry.leaf.in_(leaves)))
+            return {row.leaf: row.log_index for row in found}
+
+    async def take_queued(self) -> Sequence[QueuedRow]:
+        """Return the next entries of the queue, in their order; at most 1,000.
+
+        A void entry comes once its commitment has a place.
+        """
+        async with self._engine.connect() as connection:
+            # Before the look: what ended in between is seen, and what goes on is not passed over.
+            oldest = int((await connection.execute(_OLDEST)).scalar_one())
+            values = {"seen_before": self._seen_before, "limit": _AT_A_TIME}
+            rows = (await connection.execute(_QUEUED, values)).all()
+        if not rows:
+            self._seen_before = oldest
+        taken = [QueuedRow(row.id, _entry(row)) for row in rows]
+        self._queued = {row.entry: row.id for row in taken}
+        return taken
+
+    async def _store(
+        self,
+        connection: AsyncConnection,
+        signed: SignedRow | None,
+        written: Mapping[str, bytes],
+        new: bytes,
+    ) -> None:
+        before = 0 if signed is None else signed.size
+        entries: list[dict[str, Any]] = []
+        tiles: list[dict[str, Any]] = []
+        for path, data in written.items():
+            place = TilePlace.parse(path)
+            if place is not None and place.level is None:
+                bundle = enumerate(decode_bundle(data), start=place.number * TILE_WIDTH)
+                entries += (self._row(index, one) for index, one in bundle if index >= before)
+            elif place is not None and place.level:
+                tiles.append({"path": path, "data": data})
+        if entries:
+            await connection.execute(insert(LoggedEntry), entries)
+        if tiles:
+            await connection.execute(insert(LogTile), tiles)
+        row = {
+            "seq": 0 if signed is None else signed.seq + 1,
+            "size": Checkpoint.parse(Note.parse(new).text).size,
+            "checkpoint": new,
+        }
+        await connection.execute(insert(LogCheckpoint), row)
+
+    def _row(self, index: int, entry: bytes) -> dict[str, Any]:
+        return {"log_index": index, "queue_id": self._queued.get(entry), "entry": entry}
+
+
+def _entry(row: Any) -> bytes:  # noqa: ANN401 - a row of the queue
+    if row.entry is not None:
+        return bytes(row.entry)
+    return encode_entry(
+        EntryType.VOID,
+        {
+            "theatre_id": str(row.theatre_id),
+            "commitment_index": row.commitment_index,
+            "reason": row.reason,
+        },
+    )
+
+
+_QUEUED = text("""
+    SELECT queued.id, queued.entry, queued.theatre_id, queued.reason,
+        placed.log_index AS commitment_index
+    FROM log_queue AS queued
+    LEFT JOIN log_entries AS logged ON logged.queue_id = queued.id
+    LEFT JOIN log_queue AS commitment ON commitment.theatre_id = queued.theatre_id
+        AND commitment.type = 'commitment/v1' AND queued.type = 'void/v1'
+    LEFT JOIN log_entries AS placed ON placed.queue_id = commitment.id
+    WHERE queued.queued_in >= :seen_before AND logged.queue_id IS NULL
+        AND (queued.type <> 'void/v1' OR placed.log_index IS NOT NULL)
+    ORDER BY queued.id
+    LIMIT :limit
+""")
+_OLDEST = text("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+
+
+@contextlib.asynccontextmanager
+async def hold_writer_lock(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Be the one writer while the connection is open that is yielded; waits for another one.
+
+    Two that hold themselves for it, as after an outage, sign nothing twice: `swap_signed` decides.
+    """
+    async with engine.connect() as connection:
+        try:
+            # No waiting in the database: that would keep it from cleaning up behind this session.
+            while not await connection.scalar(_TRY_LOCK):
+                await connection.rollback()
+                await asyncio.sleep(_LOCK_SECONDS)
+            await connection.commit()
+            yield connection
+        finally:
+            # The lock is the session's: it must not go back to the pool with it.
+            await connection.invalidate()
+
+
+_TRY_LOCK = select(func.pg_try_advisory_lock(_WRITER_LOCK))

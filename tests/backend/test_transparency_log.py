@@ -1,0 +1,63 @@
+"""The log in rows keeps what a log must, and the database refuses every other change of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.database.embedded.cluster import SUPERUSER
+from backend.repositories.transparency_log import PostgresLog, hold_writer_lock
+from tests.backend.databases import Database
+from tests.theatre.transparency.log_conformance import LOG, LogConformance, write
+from tests.theatre.transparency.log_stage import entry
+from theatre.transparency.errors import LogForkError
+from theatre.transparency.log import LogWriter
+
+
+class TestPostgresLog(LogConformance):
+    @pytest.fixture(autouse=True)
+    def _place(self, database: Database) -> None:
+        self.database = database
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[PostgresLog]:
+        async with self._engine() as engine, hold_writer_lock(engine):
+            yield PostgresLog(engine)
+
+    @contextlib.asynccontextmanager
+    async def unlocked(self) -> AsyncIterator[PostgresLog]:
+        async with self._engine() as engine:
+            yield PostgresLog(engine)
+
+    @contextlib.asynccontextmanager
+    async def _engine(self) -> AsyncIterator[AsyncEngine]:
+        engine = self.database.engine()
+        try:
+            yield engine
+        finally:
+            await engine.dispose()
+
+    async def change_a_tile(self) -> None:
+        with self.database.connected(SUPERUSER) as connection:
+            connection.execute("SET session_replication_role = replica")
+            connection.execute("UPDATE log_entries SET entry = '{}' WHERE log_index = 0")
+
+    def test_a_refused_writer_has_written_nothing(self) -> None:
+        """Tiles are stored with the checkpoint that signs them, or not at all."""
+
+        async def scene() -> None:
+            async with self.opened() as store, self.unlocked() as other:
+                await write(store, 0, 2)
+                late = LogWriter(other, LOG.key, LOG.sign)
+                await late.open()
+                await write(store, 2, 3)
+                with pytest.raises(LogForkError, match="expected one writer"):
+                    await late.append([entry(3)])
+                await late.open()
+                assert (await late.append([entry(4)])).indices == (3,)
+
+        asyncio.run(scene())
