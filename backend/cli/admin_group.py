@@ -176,6 +176,7 @@ def _document(report: StoreReport) -> dict[str, object]:
         "theatres": report.theatres,
         "templates": report.templates,
         "uploads": report.uploads,
+        "entries": report.entries,
         "bundles": report.bundles,
         "objects": report.objects,
         "findings": [one._asdict() for one in report.findings],
@@ -193,6 +194,6 @@ def _print(report: StoreReport) -> None:
     echo(
         f"{_VERDICTS[report.verdict]}; {len(report.findings)} findings, "
         f"{report.theatres} theatres, {report.templates} templates, {report.uploads} uploads, "
-        f"{report.bundles} bundles, {report.objects} objects, "
+        f"{report.entries} entries of the log, {report.bundles} bundles, {report.objects} objects, "
         f"{len(report.unnamed)} of them named by nothing"
     )

@@ -16,7 +16,7 @@ from theatre.engine.errors import NotFoundError
 from theatre.files.log_folder import LogFolder
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.continuation import hold_to_copy, recover
-from theatre.transparency.fsck import check_log
+from theatre.transparency.fsck import LogReport, check_log
 from theatre.transparency.notes import Checkpoint, Note, SignedCheckpoint
 from theatre.transparency.record import LogRecord
 from theatre.transparency.trust import Trust
@@ -76,7 +76,12 @@ def fsck(*, as_json: bool) -> None:
     Exit code 10 where something is wrong, 3 where there is no log or none with an entry.
     """
     home = issuer_home()
-    report = asyncio.run(check_log(home.log, _trust_of(home).log))
+    trust = _trust_of(home)
+
+    async def checked() -> LogReport:
+        return await check_log(home.log, await home.log.signed(), trust.log)
+
+    report = asyncio.run(checked())
     verdict = "damaged" if report.findings else "intact" if report.leaves else "empty"
     if as_json:
         findings = [finding._asdict() for finding in report.findings]

@@ -5,7 +5,7 @@ It only reads, goes on after a fault, and names each one. Source: docs/contract/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from theatre.engine.errors import NotFoundError
 from theatre.transparency.bundle_proofs import certificate_entry
 from theatre.transparency.entries import EntryType
 from theatre.transparency.errors import MalformedError, TransparencyError
-from theatre.transparency.log import CHECKPOINT, LogStore, TileStore
+from theatre.transparency.log import CHECKPOINT, TileStore
 from theatre.transparency.merkle import leaf_hash
 from theatre.transparency.notes import Checkpoint, SignedCheckpoint, VerifierKey
 from theatre.transparency.record import LogRecord
@@ -43,12 +43,14 @@ class LogFinding(NamedTuple):
 class LogReport:
     """What a log holds, as far as it can be read, and what is wrong with it.
 
-    `leaves` are the hashes of the entries, in order; `checkpoint` is what was signed last.
+    `leaves` are the hashes of the entries, in order; `checkpoint` is what was signed last; `roots`
+    are those of the trees that were asked for, by size.
     """
 
     checkpoint: Checkpoint | None = None
     record: LogRecord = field(default_factory=LogRecord)
     leaves: list[bytes] = field(default_factory=list)
+    roots: dict[int, bytes] = field(default_factory=dict)
     findings: list[LogFinding] = field(default_factory=list)
 
     def add(self, code: str, subject: str, expected: str, actual: str) -> None:
@@ -56,10 +58,15 @@ class LogReport:
         self.findings.append(LogFinding(code, subject, expected, actual))
 
 
-async def check_log(store: LogStore, key: VerifierKey) -> LogReport:
-    """Hold a log's files to its entries, these to the rules, and its root to what `key` signed."""
+async def check_log(
+    store: TileStore, signed: bytes | None, key: VerifierKey, *, sizes: Collection[int] = ()
+) -> LogReport:
+    """Hold a log's files to its entries, these to the rules, and its root to what `key` signed.
+
+    `signed` is the last signed checkpoint, None where there is none; the roots of the trees of
+    `sizes` are computed, too.
+    """
     report = LogReport()
-    signed = await store.signed()
     if signed is None:
         return report
     try:
@@ -68,7 +75,9 @@ async def check_log(store: LogStore, key: VerifierKey) -> LogReport:
         report.add("log-signature", "the last checkpoint", f"one signed by {key.name}", str(error))
         return report
     await _check_public(store, key, report.checkpoint, report)
-    tree = await check_tiles(store, report.checkpoint.size, report)
+    tree = await check_tiles(store, report.checkpoint.size, report, sizes=sizes)
+    if tree is not None:
+        report.roots[tree.size] = tree.root
     if tree is not None and tree.root != report.checkpoint.root:
         report.add(
             "log-root",
@@ -96,7 +105,9 @@ async def _check_public(
         report.add("log-checkpoint", "the public checkpoint", str(signed), str(public))
 
 
-async def check_tiles(store: TileStore, size: int, report: LogReport) -> Tree | None:
+async def check_tiles(
+    store: TileStore, size: int, report: LogReport, *, sizes: Collection[int] = ()
+) -> Tree | None:
     """Hold every tile to the entries; return their tree, None where some cannot be read."""
     tree, last = Tree(), frozenset(edge_paths(size))
     for index in range(-(-size // TILE_WIDTH)):
@@ -117,6 +128,9 @@ async def check_tiles(store: TileStore, size: int, report: LogReport) -> Tree | 
             report.record.take(at, entry)
         growth = grow(tree, entries)
         report.leaves += growth.leaves
+        for one in range(tree.size, growth.tree.size):
+            if one in sizes:
+                report.roots[one] = grow(tree, entries[: one - tree.size]).tree.root
         for name, wanted in growth.files.items():
             # A partial tile may be gone once the full one is there.
             if name in last or PARTIAL not in name:

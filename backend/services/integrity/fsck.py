@@ -30,6 +30,7 @@ from backend.repositories.evidence_views import (
 )
 from backend.repositories.idempotency import find_referenced_datasets
 from backend.repositories.theatres import template_row
+from backend.services.integrity.log_check import check_service_log
 from backend.services.integrity.row_check import ChainReading, Finding, Findings, RowCheck
 from backend.services.resources import TheatreResources
 from backend.services.sealed_bundles import fetch_bundle
@@ -105,6 +106,8 @@ class StoreReport:
     theatres: int
     templates: int
     uploads: int
+    entries: int
+    """Of the log."""
     bundles: int
     objects: int
     findings: tuple[Finding, ...]
@@ -116,7 +119,7 @@ class StoreReport:
         """Return what it comes to; nothing checked is nothing found intact."""
         if self.findings:
             return Verdict.DAMAGED
-        checked = self.theatres + self.templates + self.uploads
+        checked = self.theatres + self.templates + self.uploads + self.entries
         return Verdict.INTACT if checked else Verdict.EMPTY
 
 
@@ -152,12 +155,16 @@ class StoreCheck:
                 f"{ObjectKind.DATASETS}/{one}" for one in await find_referenced_datasets(connection)
             }
             named |= {f"{ObjectKind.BUNDLES}/{one}" for one in await find_named_bundles(connection)}
+        async with open_snapshot(self._engine) as connection:
+            logged = await check_service_log(connection)
+        self._findings += logged.findings
         store = self._resources.store
         there = {f"{kind}/{one.name}" for kind in ObjectKind for one in store.list_objects(kind)}
         return StoreReport(
             theatres=len(theatres),
             templates=templates,
             uploads=sent,
+            entries=logged.entries,
             bundles=self._bundles,
             objects=len(there),
             findings=tuple(self._findings),

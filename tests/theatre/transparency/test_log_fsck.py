@@ -52,8 +52,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+async def checked(store: LogFolder, *sizes: int) -> LogReport:
+    return await check_log(store, await store.signed(), LOG.key, sizes=sizes)
+
+
 async def faults(store: LogFolder) -> list[tuple[str, str]]:
-    report = await check_log(store, LOG.key)
+    report = await checked(store)
     return [(one.code, one.subject) for one in report.findings]
 
 
@@ -93,8 +97,11 @@ FILES = {
 
 
 async def test_a_whole_log_has_no_fault(whole: Path) -> None:
-    report = await check_log(LogFolder(whole), LOG.key)
+    report = await checked(LogFolder(whole), 0, 1, 256, 257, 512, 599)
     assert (report.findings, len(report.leaves)) == ([], len(ENTRIES))
+    assert report.roots == {
+        size: grow(Tree(), ENTRIES[:size]).tree.root for size in (0, 1, 256, 257, 512, 599, 600)
+    }
 
 
 @pytest.mark.parametrize("case", FILES)
@@ -180,9 +187,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> LogReport:
 
     async def made() -> LogReport:
         folder = tmp_path_factory.mktemp("theatres")
-        return await check_log(
-            await logged(folder, ONE, TWO, THREE, void("one", 0), closing), LOG.key
-        )
+        return await checked(await logged(folder, ONE, TWO, THREE, void("one", 0), closing))
 
     return asyncio.run(made())
 
