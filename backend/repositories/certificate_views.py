@@ -251,12 +251,20 @@ _AS_THEY_ARE = (
 _MOMENTS = ("issued_at", "expires_at", "theatre_committed_at", "theatre_resolved_at")
 
 
-async def store_certificate(connection: AsyncConnection, certificate: JsonObject) -> None:
+async def store_certificate(
+    connection: AsyncConnection,
+    certificate: JsonObject,
+    *,
+    sigstore: bytes,
+    statement_sha256: str,
+) -> None:
     """Store a validated certificate, in the transaction of the event `resolved`.
 
-    IntegrityError where the theatre has one.
+    `sigstore` is the signed statement, `statement_sha256` the hash of its payload. IntegrityError
+    where the theatre has a certificate.
     """
-    await connection.execute(insert(TheatreCertificate), certificate_row(certificate))
+    signed = {"sigstore": sigstore, "statement_sha256": statement_sha256}
+    await connection.execute(insert(TheatreCertificate), certificate_row(certificate) | signed)
 
 
 async def find_newest_environment(

@@ -11,15 +11,25 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from sqlalchemy import func, insert, select, text
+from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.database.models import LogCheckpoint, LoggedEntry, LogTile
+from backend.database.models import (
+    LogCheckpoint,
+    LoggedEntry,
+    LogTile,
+    QueuedEntry,
+    TrustDocument,
+)
+from backend.repositories.theatres import queryable_columns
+from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import NotFoundError
-from theatre.transparency.entries import EntryType, encode_entry
+from theatre.transparency.entries import EntryType, VoidReason, decode_entry, encode_entry
 from theatre.transparency.errors import LogForkError
 from theatre.transparency.log import CHECKPOINT
 from theatre.transparency.notes import Checkpoint, Note
@@ -32,6 +42,7 @@ _PATH = re.compile(
 )
 _WRITER_LOCK = 0x6C6F67
 """The advisory lock of the one writer of a database."""
+_TRUST_LOCK = 0x747273
 _LOCK_SECONDS = 0.25
 """Seconds between two looks whether the writer of another process is gone."""
 _AT_A_TIME = 1000
@@ -108,6 +119,106 @@ class LogReader:
         if len(rows) != place.width:
             return None
         return encode_bundle(rows) if place.level is None else b"".join(rows)
+
+
+class LoggedCommitment(NamedTuple):
+    """The place of a theatre's commitment, its entry, and the first checkpoint that has it."""
+
+    place: int
+    entry: bytes
+    checkpoint: bytes
+
+
+async def find_commitment(connection: AsyncConnection, theatre_id: str) -> LoggedCommitment | None:
+    """Return where the log has the commitment of a theatre; None where it has not."""
+    row = (await connection.execute(_COMMITMENT, {"theatre_id": theatre_id})).first()
+    return None if row is None else LoggedCommitment._make(row)
+
+
+async def find_nonce(connection: AsyncConnection, theatre_id: str) -> str | None:
+    """Return the nonce, in hex, that a run drew with; None for one that began without."""
+    found = await connection.scalar(_NONCE, {"theatre_id": theatre_id})
+    return None if found is None else str(found)
+
+
+async def is_queued(connection: AsyncConnection, theatre_id: str) -> bool:
+    """Tell whether the commitment of a theatre is in the log, or will be."""
+    query = select(QueuedEntry.id).where(
+        QueuedEntry.theatre_id == theatre_id, QueuedEntry.type == EntryType.COMMITMENT.value
+    )
+    return (await connection.execute(query)).first() is not None
+
+
+async def lock_trust(connection: AsyncConnection) -> None:
+    """Be the only one to change `trust.json`, for this transaction."""
+    await connection.execute(select(func.pg_advisory_xact_lock(_TRUST_LOCK)))
+
+
+async def find_trust(connection: AsyncConnection) -> bytes | None:
+    """Return `trust.json` as readers get it; None before a worker of this database began."""
+    query = select(TrustDocument.document).order_by(TrustDocument.seq.desc()).limit(1)
+    return cast("bytes | None", await connection.scalar(query))
+
+
+_NONCE = text("""
+    SELECT detail_json->>'run_nonce' FROM theatre_audit_events
+    WHERE theatre_id = :theatre_id AND event_type = 'activated'
+""")
+_COMMITMENT = text("""
+    SELECT log_entries.log_index, log_entries.entry, signed.checkpoint
+    FROM log_queue
+    JOIN log_entries ON log_entries.queue_id = log_queue.id
+    CROSS JOIN LATERAL (
+        SELECT checkpoint FROM log_checkpoints
+        WHERE size > log_entries.log_index ORDER BY size, seq LIMIT 1
+    ) AS signed
+    WHERE log_queue.theatre_id = :theatre_id AND log_queue.type = 'commitment/v1'
+""")
+
+
+# Queueing, in the transaction of what has happened.
+
+
+async def queue_commitment(connection: AsyncConnection, entry: bytes) -> None:
+    """Queue the commitment of a theatre, unless it is queued."""
+    _, members = decode_entry(entry)
+    row = {
+        "type": EntryType.COMMITMENT.value,
+        "theatre_id": members["theatre_id"],
+        "entry": entry,
+        "construct_id": members["construct_id"],
+        "construct_version": members["construct_version"],
+        "close_by": parse_rfc3339(cast("str", members["close_by"])),
+    }
+    statement = insert_or_leave(QueuedEntry).values(queryable_columns(row))
+    await connection.execute(statement.on_conflict_do_nothing())
+
+
+async def queue_certificate(connection: AsyncConnection, theatre_id: str, entry: bytes) -> None:
+    """Queue the entry that closes a commitment with a certificate."""
+    row = {"type": EntryType.CERTIFICATE.value, "theatre_id": theatre_id, "entry": entry}
+    await connection.execute(insert(QueuedEntry), row)
+
+
+async def queue_void(connection: AsyncConnection, theatre_id: str, reason: VoidReason) -> None:
+    """Queue the entry that closes a commitment without a certificate."""
+    row = {"type": EntryType.VOID.value, "theatre_id": theatre_id, "reason": reason.value}
+    await connection.execute(insert(QueuedEntry), row)
+
+
+async def queue_keys(connection: AsyncConnection, entries: Sequence[bytes]) -> None:
+    """Queue the entries of keys, but for those that were queued before."""
+    for entry in entries:
+        row = {"type": EntryType.KEY.value, "entry": entry}
+        statement = insert_or_leave(QueuedEntry).values(row)
+        await connection.execute(statement.on_conflict_do_nothing())
+
+
+async def store_trust(connection: AsyncConnection, document: bytes, *, at: datetime) -> None:
+    """Store `trust.json` as readers get it from now on."""
+    following = select(func.coalesce(func.max(TrustDocument.seq) + 1, 0)).scalar_subquery()
+    row = {"seq": following, "document": document, "created_at": at}
+    await connection.execute(insert(TrustDocument).values(row))
 
 
 # Writing.

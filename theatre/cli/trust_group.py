@@ -16,21 +16,7 @@ from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.transparency.entries import EntryType, encode_entry
 from theatre.transparency.notes import encode_base64
-from theatre.transparency.trust import TrustedKey
-
-
-def key_entry(trusted: TrustedKey) -> bytes:
-    """Return the log's entry for an issuer's key, as it stands now."""
-    until = trusted.valid_until
-    members: JsonObject = {
-        "role": "issuer",
-        "kid": trusted.key.kid,
-        "public_key": encode_base64(trusted.key.der),
-        "valid_from": format_rfc3339(trusted.valid_from),
-        "valid_until": None if until is None else format_rfc3339(until),
-        "revoked_at": None,
-    }
-    return encode_entry(EntryType.KEY, members)
+from theatre.transparency.trust import key_entry
 
 
 @click.group()
