@@ -20,6 +20,7 @@ from tests.backend.databases import A_TEMPLATE, A_USER, Database
 from tests.backend.serving import served, settings_for
 from tests.backend.sums_stage import sums, sums_stage
 from tests.backend.test_theatre_bridge import committed, run
+from tests.theatre.echelon_process import until
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
 
@@ -63,6 +64,9 @@ def module_home(module_database: Database, tmp_path_factory: pytest.TempPathFact
         assert run(ada, committed(ada, stage.template)).document["outcome"] == "certified"
         jsonl = {"Content-Type": "application/x-ndjson"}
         assert ada.post("/api/v1/datasets", UPLOAD, headers=jsonl).status == 201
+        # The log's writer is not waited for by a run that has ended.
+        logged = "SELECT 1 FROM log_entries WHERE log_index = 1"
+        until(lambda: module_database.rows(logged), "the end of the run in the log")
     return folder / "home"
 
 
@@ -95,6 +99,7 @@ def test_what_is_whole_is_said_to_be_whole(kept: Kept) -> None:
             "theatres": 2,
             "templates": 2,
             "uploads": 1,
+            "entries": 2,
             "bundles": 1,
             "objects": 5,
             "findings": [],
@@ -277,9 +282,64 @@ def test_a_report_for_people_says_where_and_what(
     told = capsys.readouterr().out.splitlines()
     assert told[0] == f"export-missing  theatre {kept.certified}"
     assert told[-1] == (
-        "DAMAGED; 1 findings, 2 theatres, 2 templates, 1 uploads, 1 bundles, 3 objects, "
-        "0 of them named by nothing"
+        "DAMAGED; 1 findings, 2 theatres, 2 templates, 1 uploads, 2 entries of the log, "
+        "1 bundles, 3 objects, 0 of them named by nothing"
     )
+
+
+def replaced(column: str, old: str, new: str) -> str:
+    """Return SQL for bytes with a text in them replaced by another."""
+    return f"{column} = decode(replace(encode({column}, 'escape'), '{old}', '{new}'), 'escape')"
+
+
+LOG_DAMAGE: dict[str, tuple[str, str, list[str]]] = {
+    "an entry is another": (
+        "log_entries",
+        f"UPDATE log_entries SET {replaced('entry', 'UNVERIFIED', 'PROVEN')}",  # noqa: S608
+        ["log-root", "statement-differs"],
+    ),
+    "an entry is gone": (
+        "log_entries",
+        "DELETE FROM log_entries WHERE log_index = 1",
+        ["log-entries-missing"],
+    ),
+    "an earlier checkpoint was changed": (
+        "log_checkpoints",
+        f"UPDATE log_checkpoints SET {replaced('checkpoint', 'echelon', 'others')} WHERE seq = 1",  # noqa: S608
+        ["log-signature"],
+    ),
+    "a run's end was not queued": (
+        "log_queue",
+        "DELETE FROM log_queue WHERE type <> 'commitment/v1'",
+        ["log-closing-differs", "log-closing-missing"],
+    ),
+    "nothing was queued": (
+        "log_queue",
+        "DELETE FROM log_queue",
+        ["log-closing-differs"],
+    ),
+    "the keys are gone": ("trust_documents", "DELETE FROM trust_documents", ["log-trust"]),
+    "a certificate is not signed": (
+        "theatre_certificates",
+        "UPDATE theatre_certificates SET sigstore = '{}'",
+        ["statement-invalid"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOG_DAMAGE)
+def test_a_log_that_differs(kept: Kept, case: str) -> None:
+    table, damage, codes = LOG_DAMAGE[case]
+    # One column follows from another.
+    columns = "log_index, queue_id, entry" if table == "log_entries" else "*"
+    into = f"log_entries ({columns})" if table == "log_entries" else table
+    kept.change(f"CREATE TABLE before AS SELECT {columns} FROM {table}")  # noqa: S608
+    kept.change(damage)
+    code, report = kept.fsck()
+    kept.change(f"DELETE FROM {table}")  # noqa: S608
+    kept.change(f"INSERT INTO {into} OVERRIDING SYSTEM VALUE SELECT * FROM before")  # noqa: S608
+    kept.change("DROP TABLE before")
+    assert (code, [one["code"] for one in report["findings"]]) == (ExitCode.CHECK_FAILED, codes)
 
 
 def test_nothing_to_check_is_not_said_to_be_intact(

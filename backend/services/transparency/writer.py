@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from backend.jobs.announcements import LOG_QUEUE, ChangeListener
 from backend.repositories.transparency_log import PostgresLog, hold_writer_lock
 from backend.services.transparency.keys import IssuerKeys
+from theatre.cli.log_network import compare_with_others
 from theatre.engine.errors import TheatreError
 from theatre.transparency.log import LogWriter
 
@@ -77,6 +78,10 @@ async def _write(
 ) -> None:
     writer = LogWriter(store, keys.trust.log, keys.sign_log)
     await writer.open()
+    # The database may have been restored from an older backup (docs/adr/0185).
+    compared = await compare_with_others(store, keys.trust)
+    for other in compared.missing:
+        _log.warning("the log was not compared", extra={"fields": {"detail": other}})
     loop = asyncio.get_running_loop()
     pace = Pace(loop.time())
     with listener.subscribe(LOG_QUEUE) as queued:
