@@ -63,7 +63,8 @@ def require_size(ours: Checkpoint, seen: int, *, seen_by: str) -> None:
             f"expected the newest state of the log {ours.origin}, got {ours.size} entries where "
             f"{seen_by} has seen {seen}: it was restored from an older copy, and nothing may be "
             "signed behind that. Bring the newer state back: `echelon log recover PLACE` takes it "
-            "from a public copy. Where no copy is left, begin a log with a new key"
+            "from a public copy, `echelon admin recover PLACE` that of a service. Where no copy is "
+            "left, begin a log with a new key"
         )
 
 
