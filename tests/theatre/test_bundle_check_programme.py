@@ -25,6 +25,8 @@ from tests.theatre.forged_bundle import (
 from tests.theatre.record_edits import Record, forged_everywhere, records_in, with_all
 from theatre.engine.canonical_json import JsonObject, JsonValue
 
+pytestmark = pytest.mark.untraced
+
 TRAIL = "audit_trail.jsonl"
 
 

@@ -29,6 +29,8 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.coin import Draws
 from theatre.engine.tier_assigner import Dispute, DisputeStatus, TierHistory
 
+pytestmark = pytest.mark.untraced
+
 PART_1 = "invocations/part-00001.jsonl"
 PART_2 = "invocations/part-00002.jsonl"
 

@@ -31,6 +31,8 @@ from tests.theatre.runs import (
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue
 
+pytestmark = pytest.mark.untraced
+
 LABELLED: dict[str, JsonValue] = {
     "/scoring/criteria_scorers/colour": {
         "scorer": "label_accuracy",

@@ -30,6 +30,8 @@ from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import EpisodePlay, EpisodeRunner, Turn
 from theatre.engine.oracle_contract import OracleInvocationRequest
 
+pytestmark = pytest.mark.untraced
+
 ORDER = (0, 1, 1, 0)
 
 

@@ -33,6 +33,8 @@ from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.engine.replay import settlement
 from theatre.scorers import load_scorers
 
+pytestmark = pytest.mark.untraced
+
 EPISODES = 3
 SCORED_BY_THE_RUN = EPISODES * 5
 """Every episode's answer, and its four baselines."""

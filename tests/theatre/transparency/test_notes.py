@@ -25,6 +25,14 @@ NOTE = """This is an example message.
 
 — example.com/foo Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppzi2ONncAlTgK7Ztg1ERYNZXsYjOBH3mFXmRKuwHjG1Yu72IneyaQM=
 """  # noqa: E501 - a line of a note is not broken
+# The example of C2SP tlog-cosignature; its keys are not published.
+COSIGNED = """example.com/behind-the-sofa
+20852163
+CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=
+
+— example.com/behind-the-sofa Az3grlgtzPICa5OS8npVmf1Myq/5IZniMp+ZJurmRDeOoRDe4URYN7u5/Zhcyv2q1gGzGku9nTo+zyWE+xeMcTOAYQ8=
+— witness.example.com/w1 jWbPPwAAAABkGFDLEZMHwSRaJNiIDoe9DYn/zXcrtPHeolMI5OWXEhZCB9dlrDJsX3b2oyin1nPZqhf5nNo0xUe+mbIUBkBIfZ+qnA==
+"""  # noqa: E501 - a line of a note is not broken
 LOG = signer("log.example/1")
 WITNESS = signer("witness.example", KeyKind.WITNESS, seed=2)
 TEXT = str(Checkpoint("log.example/1", 0, EMPTY_ROOT))
@@ -38,6 +46,15 @@ def signed(*lines: SignatureLine, text: str = TEXT) -> bytes:
 def test_the_example_of_the_specification_verifies() -> None:
     key, note = VerifierKey.parse(KEY), Note.parse(NOTE.encode())
     assert (str(key), bytes(note), note.signed_by([key])) == (KEY, NOTE.encode(), {key: None})
+
+
+def test_the_example_of_a_cosigned_checkpoint_reads_back() -> None:
+    note = Note.parse(COSIGNED.encode())
+    checkpoint = Checkpoint.parse(note.text)
+    assert (bytes(note), str(checkpoint)) == (COSIGNED.encode(), note.text)
+    assert (checkpoint.origin, checkpoint.size) == ("example.com/behind-the-sofa", 20852163)
+    names = [line.name for line in note.signatures]
+    assert names == ["example.com/behind-the-sofa", "witness.example.com/w1"]
 
 
 def test_a_text_may_have_empty_lines() -> None:

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from securesystemslib.dsse import Envelope
+from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import CryptoSigner
 
 from theatre.engine.canonical_json import JsonObject, canonical_line
@@ -136,3 +139,28 @@ def test_openssl_verifies_what_was_signed(tmp_path: Path) -> None:
             [openssl, *arguments], cwd=tmp_path, check=False, capture_output=True
         )
         assert (ended.returncode, code) in {(0, 0), (1, 1)}, ended.stderr
+
+
+def test_the_example_of_the_dsse_specification_verifies_and_another_body_does_not() -> None:
+    """Its key and its signature, r and s one behind the other, are those of its protocol.md."""
+    x = 46950820868899156662930047687818585632848591499744589407958293238635476079160
+    y = 5640078356564379163099075877009565129882514886557779369047442380624545832820
+    key = IssuerKey.of(ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key())
+    raw = base64.b64decode(
+        "A3JqsQGtVsJ2O2xqrI5IcnXip5GToJ3F+FnZ+O88SjtR6rDAajabZKciJTfUiHqJPcIAriEGAHTVeCUjW2JIZA=="
+    )
+    der = encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
+
+    def signed(body: bytes) -> Envelope:
+        return Envelope.from_dict(
+            {
+                "payload": base64.b64encode(body).decode(),
+                "payloadType": "http://example.com/HelloWorld",
+                "signatures": [{"keyid": key.kid, "sig": base64.b64encode(der).decode()}],
+            }
+        )
+
+    assert signed(b"hello world").pae() == b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
+    assert signed(b"hello world").verify([key.verifier], threshold=1).keys() == {key.kid}
+    with pytest.raises(VerificationError):
+        signed(b"hello worlds").verify([key.verifier], threshold=1)
