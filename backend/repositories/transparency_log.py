@@ -40,7 +40,7 @@ _PATH = re.compile(
     r"(?:\.p/(?P<width>[0-9]{1,3}))?",
     re.ASCII,
 )
-_WRITER_LOCK = 0x6C6F67
+WRITER_LOCK = 0x6C6F67
 """The advisory lock of the one writer of a database."""
 _TRUST_LOCK = 0x747273
 _LOCK_SECONDS = 0.25
@@ -64,8 +64,8 @@ class TilePlace(NamedTuple):
         level = None if found["level"] == "entries" else int(found["level"])
         number = int(found["number"].replace("/", "").replace("x", ""))
         place = cls(level, number, int(found["width"] or TILE_WIDTH))
-        # One spelling: no empty groups, no width of a whole tile.
-        return place if tile_path(*place) == path else None
+        # One spelling: no empty groups, no width of a whole tile, or of nothing.
+        return place if place.width and tile_path(*place) == path else None
 
 
 # Reading, in a transaction of the caller's.
@@ -121,18 +121,32 @@ class LogReader:
         return encode_bundle(rows) if place.level is None else b"".join(rows)
 
 
-class LoggedCommitment(NamedTuple):
-    """The place of a theatre's commitment, its entry, and the first checkpoint that has it."""
+class LoggedRow(NamedTuple):
+    """The place of an entry, its bytes, and the first checkpoint that has it.
+
+    Where witnesses have cosigned that checkpoint since, it has their lines: its text is the same.
+    """
 
     place: int
     entry: bytes
     checkpoint: bytes
 
 
-async def find_commitment(connection: AsyncConnection, theatre_id: str) -> LoggedCommitment | None:
+async def find_commitment(connection: AsyncConnection, theatre_id: str) -> LoggedRow | None:
     """Return where the log has the commitment of a theatre; None where it has not."""
-    row = (await connection.execute(_COMMITMENT, {"theatre_id": theatre_id})).first()
-    return None if row is None else LoggedCommitment._make(row)
+    return await _find_entry(connection, theatre_id, EntryType.COMMITMENT)
+
+
+async def find_certificate_entry(connection: AsyncConnection, theatre_id: str) -> LoggedRow | None:
+    """Return where the log has the certificate of a theatre; None where it has not."""
+    return await _find_entry(connection, theatre_id, EntryType.CERTIFICATE)
+
+
+async def _find_entry(
+    connection: AsyncConnection, theatre_id: str, kind: EntryType
+) -> LoggedRow | None:
+    row = (await connection.execute(_ENTRY, {"theatre_id": theatre_id, "type": kind})).first()
+    return None if row is None else LoggedRow._make(row)
 
 
 async def find_nonce(connection: AsyncConnection, theatre_id: str) -> str | None:
@@ -172,15 +186,89 @@ _NONCE = text("""
     SELECT detail_json->>'run_nonce' FROM theatre_audit_events
     WHERE theatre_id = :theatre_id AND event_type = 'activated'
 """)
-_COMMITMENT = text("""
+_LOGGED = """
     SELECT log_entries.log_index, log_entries.entry, signed.checkpoint
     FROM log_queue
     JOIN log_entries ON log_entries.queue_id = log_queue.id
     CROSS JOIN LATERAL (
         SELECT checkpoint FROM log_checkpoints
-        WHERE size > log_entries.log_index ORDER BY size, seq LIMIT 1
+        WHERE size = (SELECT min(size) FROM log_checkpoints WHERE size > log_entries.log_index)
+        ORDER BY seq DESC LIMIT 1
     ) AS signed
-    WHERE log_queue.theatre_id = :theatre_id AND log_queue.type = 'commitment/v1'
+    WHERE log_queue.theatre_id = :theatre_id AND log_queue.type = :type
+"""
+_ENTRY = text(_LOGGED)
+
+
+# What came of the runs of a construct, counted as `theatre.transparency.record` counts them.
+
+
+class CountedRuns(NamedTuple):
+    """How many runs of a version came to the same; `before` are those up to a certain one."""
+
+    construct_version: str
+    status: str
+    """`certified`, `open`, `overdue`, or why they are void."""
+    runs: int
+    before: int
+    own: int
+
+
+async def count_runs(
+    connection: AsyncConnection, construct_id: str, construct_version: str | None, *, now: datetime
+) -> Sequence[CountedRuns]:
+    """Return what came of the logged runs of a construct, or of one version of it."""
+    values = {"construct_id": construct_id, "construct_version": construct_version, "now": now}
+    rows = await connection.execute(_COUNTED, queryable_columns(values) | {"theatre_id": None})
+    return [CountedRuns._make(row) for row in rows]
+
+
+async def count_runs_around(
+    connection: AsyncConnection, theatre_id: str, *, now: datetime
+) -> Sequence[CountedRuns]:
+    """Return what came of the logged runs of the version that a theatre put to the test.
+
+    Nothing where the log does not have the theatre.
+    """
+    own = select(QueuedEntry.construct_id, QueuedEntry.construct_version).where(
+        QueuedEntry.theatre_id == theatre_id, QueuedEntry.type == EntryType.COMMITMENT.value
+    )
+    found = (await connection.execute(own)).first()
+    if found is None:
+        return []
+    values = {
+        "construct_id": found.construct_id,
+        "construct_version": found.construct_version,
+        "now": now,
+        "theatre_id": theatre_id,
+    }
+    rows = await connection.execute(_COUNTED, values)
+    return [CountedRuns._make(row) for row in rows]
+
+
+_COUNTED = text("""
+    WITH runs AS (
+        SELECT commitment.theatre_id, commitment.construct_version, placed.log_index,
+            CASE closing.type
+                WHEN 'certificate/v1' THEN 'certified'
+                WHEN 'void/v1' THEN closing.reason
+                ELSE CASE WHEN commitment.close_by < :now THEN 'overdue' ELSE 'open' END
+            END AS status
+        FROM log_queue AS commitment
+        JOIN log_entries AS placed ON placed.queue_id = commitment.id
+        LEFT JOIN (log_queue AS closing JOIN log_entries AS closed ON closed.queue_id = closing.id)
+            ON closing.theatre_id = commitment.theatre_id
+            AND closing.type IN ('certificate/v1', 'void/v1')
+        WHERE commitment.type = 'commitment/v1' AND commitment.construct_id = :construct_id
+            AND (CAST(:construct_version AS text) IS NULL
+                OR commitment.construct_version = :construct_version)
+    ), own AS (
+        SELECT log_index FROM runs WHERE theatre_id = CAST(:theatre_id AS uuid)
+    )
+    SELECT construct_version, status, count(*),
+        count(*) FILTER (WHERE log_index <= (SELECT log_index FROM own)),
+        count(*) FILTER (WHERE log_index = (SELECT log_index FROM own))
+    FROM runs GROUP BY construct_version, status ORDER BY construct_version, status
 """)
 
 
@@ -385,4 +473,4 @@ async def hold_writer_lock(engine: AsyncEngine) -> AsyncIterator[AsyncConnection
             await connection.invalidate()
 
 
-_TRY_LOCK = select(func.pg_try_advisory_lock(_WRITER_LOCK))
+_TRY_LOCK = select(func.pg_try_advisory_lock(WRITER_LOCK))

@@ -113,6 +113,16 @@ def describe_text_file(media_type: str, *, description: str) -> Described:
     }
 
 
+def describe_bytes(media_type: str, *, description: str, **more: dict[str, Any]) -> Described:
+    """Describe bytes that are always sent whole; `more` are further headers."""
+    headers = {**ETAG, **DIGEST, **CACHING, **more}
+    content = {media_type: {"schema": _BODIES.get(media_type, _BYTES)}}
+    return {
+        200: {"description": description, "headers": headers, "content": content},
+        **NOT_MODIFIED,
+    }
+
+
 def describe_links(*operations: str, named: str = "theatre_id") -> dict[str, Any]:
     """Return the links from a theatre, or what else is `named`, to what can be done with it."""
     return {

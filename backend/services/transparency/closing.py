@@ -16,7 +16,7 @@ from backend.jobs.announcements import ChangeListener
 from backend.repositories.certificate_views import store_certificate
 from backend.repositories.theatre_runs import StoredTheatre, lock_for_writing
 from backend.repositories.transparency_log import (
-    LoggedCommitment,
+    LoggedRow,
     find_commitment,
     find_nonce,
     is_closed,
@@ -70,7 +70,7 @@ async def log_commitment(
 
 async def _until_logged(
     engine: AsyncEngine, listener: ChangeListener, theatre_id: str, monitor: RunMonitor
-) -> LoggedCommitment:
+) -> LoggedRow:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _PATIENCE_SECONDS
     with listener.subscribe(theatre_id) as changes:
@@ -123,7 +123,7 @@ async def close_certified(
 
 
 async def _require_logged_run(
-    connection: AsyncConnection, logged: LoggedCommitment, certificate: JsonObject
+    connection: AsyncConnection, logged: LoggedRow, certificate: JsonObject
 ) -> None:
     _, committed = decode_entry(logged.entry)
     other = [name for name in committed if name in certificate and name != "type"]
