@@ -95,6 +95,7 @@ def show_others() -> None:
         "axion_suite",
         "service_requests",
         "journal_writes",
+        "log_costs",
     ):
         sys.stdout.flush()
         subprocess.run([sys.executable, "-m", f"tests.benchmarks.{name}"], cwd=root, check=True)

@@ -83,6 +83,20 @@ OF_A_DOCUMENT = [
                 "GET /theatres/{id}, by a key",
             ],
         ),
+        (
+            "log_costs",
+            "8 1 3",
+            [
+                "a run of 8 episodes without a log",
+                "the same, logged and closed",
+                "the log's part of it, processor",
+                "wait for the checkpoint, wall clock",
+                "signed, closed and proved, wall clock",
+                "the log's share of the processor time",
+                "read at the end, 3 entries",
+                "what is imported for it, processor",
+            ],
+        ),
         ("journal_writes", "1 1", ["PostgreSQL journal, episodes in batches of 100"]),
         (
             "axion_suite",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -34,7 +35,7 @@ def show_log(*, as_json: bool) -> None:
 
     Commitments of runs that have ended without being closed are closed first.
     """
-    asyncio.run(sweep())
+    asyncio.run(sweep(at=datetime.now(UTC)))
     data = asyncio.run(issuer_home().log.read("checkpoint"))
     checkpoint = Checkpoint.parse(Note.parse(data).text)
     if as_json:

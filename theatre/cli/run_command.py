@@ -26,7 +26,7 @@ from theatre.cli.reports import PENDING, logged_report, print_run
 from theatre.cli.run_log import Logged, sweep
 from theatre.cli.template_files import read_template, require_runnable
 from theatre.cli.theatre_run import RunOptions, run_theatre
-from theatre.cli.workspace import Workspace
+from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
@@ -165,7 +165,7 @@ async def _sweep_and_run(
     on_start: Callable[[TheatreLease], None],
     on_progress: Callable[[Progress], None],
 ) -> None:
-    await sweep(running=theatre_id)
+    await sweep(at=utc_now(), running=theatre_id)
     await run_theatre(theatre_id, workspace, options, on_start=on_start, on_progress=on_progress)
 
 

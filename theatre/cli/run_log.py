@@ -32,7 +32,7 @@ from theatre.engine.replay.trail import read_run_nonce
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
 from theatre.engine.theatre import OVERDUE, Theatre
-from theatre.files.durable import replace_durably, sync_folder
+from theatre.files.durable import append_durably, replace_durably, sync_folder
 from theatre.files.open_commitments import OpenCommitment
 from theatre.files.run_journal import TRAIL, last_state, read_trail
 from theatre.files.theatre_store import FileTheatreStore, TheatreLease, TheatreView
@@ -70,6 +70,8 @@ _REASONS: Final = {
     ("void", "not-closed-in-time"): VoidReason.ABANDONED,
 }
 """Outcome and reason of a theatre → why its commitment is void; what is not here has failed."""
+
+_OF_RESOLUTION: Final = ("certificate_id", "verification_tier", "results_hash")
 
 
 class NotEarnedError(TransparencyError):
@@ -222,7 +224,7 @@ async def _decide(
     outcome = cast("str", resolution.get("outcome")), cast("str", resolution.get("outcome_reason"))
     if outcome[0] == "certified":
         try:
-            closing = await _certify(home, trust, known, index, is_checked=is_checked)
+            closing = await _certify(home, trust, known, index, resolution, is_checked=is_checked)
         except NotEarnedError as error:
             echo(f"warning: not signed: {error}", err=True)
             closing = _void(known, index, VoidReason.FAILED)
@@ -248,12 +250,21 @@ def _void(known: OpenCommitment, index: int, reason: VoidReason) -> bytes:
 
 
 async def _certify(
-    home: TrustHome, trust: Trust, known: OpenCommitment, index: int, *, is_checked: bool
+    home: TrustHome,
+    trust: Trust,
+    known: OpenCommitment,
+    index: int,
+    resolution: JsonObject,
+    *,
+    is_checked: bool,
 ) -> bytes:
     """Sign the certificate of a bundle, keep that durably, and return the log's entry for it.
 
     Raises NotEarnedError for a bundle that was changed, or is not of this commitment.
     """
+    certificate = _certificate(known)
+    if any(certificate.get(name) != resolution[name] for name in _OF_RESOLUTION):
+        raise NotEarnedError("expected the certificate that the theatre ended with, got another")
     if not is_checked:
         # It has lain there since a process died: it may have been changed.
         from theatre.cli.checking import check_folder  # noqa: PLC0415 - for what a crash left only
@@ -267,7 +278,7 @@ async def _certify(
             raise StateConflictError(f"The bundle cannot be checked here: {unavailable}")
     payload = await _statement(home, trust, known)
     _keep_signed(home, trust, known.folder, payload)
-    return certificate_entry(_certificate(known), payload, index)
+    return certificate_entry(certificate, payload, index)
 
 
 async def _statement(home: TrustHome, trust: Trust, known: OpenCommitment) -> bytes:
@@ -285,9 +296,10 @@ async def _commitment_proof(home: TrustHome, trust: Trust, known: OpenCommitment
 
     Raises NotEarnedError where the run drew with another nonce than that of the proof.
     """
+    bundle = known.folder / bundle_name(known.theatre_id)
     drawn = next(
         read_run_nonce(cast("JsonObject", entry["detail"]))
-        for entry in read_trail(known.folder, known.theatre_id)
+        for entry in read_trail(bundle, known.theatre_id)
         if entry["event_type"] == "activated"
     )
     kept = _kept_proof(known.folder, trust, known.commitment, drawn)
@@ -350,7 +362,7 @@ async def _write_proofs(
         shutil.rmtree(left, ignore_errors=True)
     draft.mkdir()
     for name, data in files.items():
-        replace_durably(draft / name, data)
+        append_durably(draft / name, data)
     draft.rename(bundle / PROOFS)
     sync_folder(bundle)
 
@@ -358,7 +370,7 @@ async def _write_proofs(
 # What died in between.
 
 
-async def sweep(*, running: str | None = None) -> None:
+async def sweep(*, at: datetime, running: str | None = None) -> None:
     """Close what has ended, end what may not begin any more, and abandon what is gone.
 
     `running` is a theatre that is there: its folder was moved where it is gone. A look at a file
@@ -367,12 +379,12 @@ async def sweep(*, running: str | None = None) -> None:
     home = issuer_home()
     for theatre_id in home.open_commitments.theatre_ids():
         try:
-            await _sweep_one(home, theatre_id, is_here=theatre_id == running)
+            await _sweep_one(home, theatre_id, at, is_here=theatre_id == running)
         except (TheatreError, OSError) as error:
             echo(f"warning: the commitment of {theatre_id} stays open: {error}", err=True)
 
 
-async def _sweep_one(home: TrustHome, theatre_id: str, *, is_here: bool) -> None:
+async def _sweep_one(home: TrustHome, theatre_id: str, at: datetime, *, is_here: bool) -> None:
     known = home.open_commitments.find(theatre_id)
     if known is None:
         return
@@ -381,14 +393,14 @@ async def _sweep_one(home: TrustHome, theatre_id: str, *, is_here: bool) -> None
             await _abandon(home, known)
         return
     state = last_state(known.folder)
-    is_overdue = state == TheatreState.COMMITTED and utc_now() > _close_by(known)
+    is_overdue = state == TheatreState.COMMITTED and at > _close_by(known)
     if known.closing is None and state not in _ENDED and not is_overdue:
         return
     # The folder is theatres/<theatre_id> of a store. Where another process has its lock, that one
     # closes it.
     store = FileTheatreStore(known.folder.parents[1])
     with suppress(StateConflictError), store.hold(theatre_id) as held:
-        await end_overdue(held)
+        await end_overdue(held, at)
         await close_commitment(store.view(theatre_id))
 
 
@@ -408,9 +420,8 @@ def _close_by(known: OpenCommitment) -> datetime:
     return parse_rfc3339(cast("str", decode_entry(known.commitment)[1]["close_by"]))
 
 
-async def end_overdue(held: TheatreLease) -> bool:
+async def end_overdue(held: TheatreLease, now: datetime) -> bool:
     """End a theatre that did not begin in time; return whether it was one."""
-    now = utc_now()
     if not held.theatre.is_overdue(now):
         return False
     _, events = held.theatre.end(at=now, outcome={**OVERDUE})

@@ -124,9 +124,10 @@ async def run_theatre(
     with workspace.store.hold(theatre_id) as held:
         template = product_template(held.theatre.template)
         is_logged = options.on_rehearsed is None and held.theatre.commitment.reproduces is None
-        if await end_overdue(held):
+        now = utc_now()
+        if await end_overdue(held, now):
             await close_commitment(workspace.store.view(theatre_id))
-            held.theatre.require_in_time(utc_now())
+            held.theatre.require_in_time(now)
         if is_logged:
             follow_move(held)
         on_start(held)

@@ -30,7 +30,7 @@ def show(*, as_json: bool) -> None:
     """Show the keys, the log and the policy of witnesses: what a reader needs to trust you."""
     home = issuer_home()
     current = home.open(issuer=Workspace.from_environment().issuer, at=datetime.now(UTC))
-    asyncio.run(sweep())
+    asyncio.run(sweep(at=datetime.now(UTC)))
     if as_json:
         print_document(current.as_document())
         return

@@ -43,6 +43,7 @@ RUN_KEYS = {
     "statuses",
     "reasons",
     "evidence_path",
+    "log",
 }
 NO_ID = "00000000-0000-4000-8000-000000000000"
 COMMITMENT = CARTOGRAPH.with_name("product_cartograph_v1.commitment.txt").read_text().strip()
@@ -232,7 +233,7 @@ def test_two_runs_of_a_template_give_two_certificates_with_the_same_results(plac
     again = forked("theatre", "run", CARTOGRAPH, "--json", home=place.home).document
     first = place.run.document
     differ = {name for name in RUN_KEYS if again[name] != first[name]}
-    assert differ == {"theatre_id", "certificate_id", "bundle_path", "evidence_path"}
+    assert differ == {"theatre_id", "certificate_id", "bundle_path", "evidence_path", "log"}
 
 
 def test_a_template_may_be_given_by_a_link(place: Place) -> None:
@@ -531,12 +532,17 @@ def test_a_run_of_a_construct_that_raises_says_why_and_where_its_evidence_is(
     assert folder == home / "theatres" / told["theatre_id"]
     assert len((folder / "journal.jsonl").read_bytes().splitlines()) == 49
     shown = forked("theatre", "show", told["theatre_id"], home=home).stdout.splitlines()
-    assert shown[-5:] == [
+    assert shown[-7:-2] == [
         "answers   0 success, 0 timeout, 49 error, 0 refused",
         "failed    49x crashed",
         f"          as cartograph-0001: {reason['example']['error_detail']}",
         f"          stderr: {reason['example']['stderr']}",
         f"evidence  {folder}",
+    ]
+    place = told["log"]
+    assert shown[-2:] == [
+        f"logged    entry 0 of {place['origin']}, void (nothing-scored) by entry 1",
+        "run       1 of 1",
     ]
 
 

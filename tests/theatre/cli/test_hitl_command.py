@@ -125,7 +125,9 @@ def test_a_run_that_waits_is_incomplete_and_says_what_to_do(waiting: Waiting) ->
     ]
     show = forked("theatre", "show", waiting.theatre_id, "--json", home=waiting.home)
     moved = {"evidence_path": str(waiting.home / "theatres" / waiting.theatre_id)}
-    assert (show.code, show.document) == (0, document | moved)
+    # The log is that of the folder from which this one was copied.
+    assert (show.code, show.document) == (0, document | moved | {"log": None})
+    assert (document["log"]["index"], document["log"]["closed_at"]) == (0, None)
 
 
 def test_people_are_shown_the_rubric_and_the_answers_and_nothing_that_leads_them(
