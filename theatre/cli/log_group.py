@@ -11,13 +11,15 @@ import click
 
 from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
 from theatre.cli.issuer_log import issuer_home, read_record
+from theatre.cli.log_fsck import check_user_log
 from theatre.cli.log_network import open_log
 from theatre.cli.run_log import sweep
+from theatre.cli.workspace import Workspace
 from theatre.engine.errors import NotFoundError
 from theatre.files.log_folder import LogFolder
+from theatre.files.theatre_store import FileTheatreStore
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.continuation import hold_to_copy, recover
-from theatre.transparency.fsck import LogReport, check_log
 from theatre.transparency.notes import Checkpoint, Note, SignedCheckpoint
 from theatre.transparency.record import LogRecord
 from theatre.transparency.trust import Trust
@@ -74,15 +76,12 @@ def export(folder: Path) -> None:
 def fsck(*, as_json: bool) -> None:
     """Re-verify your log: each tile, the signed root, each entry. Nothing is changed.
 
-    Exit code 10 where something is wrong, 3 where there is no log or none with an entry.
+    Each theatre of the working folder that was logged is held to its entries. Exit code 10 where
+    something is wrong, 3 where there is no log or none with an entry.
     """
     home = issuer_home()
-    trust = _trust_of(home)
-
-    async def checked() -> LogReport:
-        return await check_log(home.log, await home.log.signed(), trust.log)
-
-    report = asyncio.run(checked())
+    store = FileTheatreStore(Workspace.from_environment().home)
+    report = asyncio.run(check_user_log(home, _trust_of(home), store))
     verdict = "damaged" if report.findings else "intact" if report.leaves else "empty"
     if as_json:
         findings = [finding._asdict() for finding in report.findings]

@@ -33,7 +33,7 @@ from theatre.files.durable import replace_durably, sync_folder
 from theatre.files.run_journal import FileRunJournal, count_episodes, read_trail
 
 _TEMPLATE = "template.json"
-_RECEIPT = "commitment_receipt.json"
+RECEIPT = "commitment_receipt.json"
 _ORIGIN = "origin.json"
 _COIN = "coin"
 _RUN_NONCE = "run_nonce"
@@ -67,7 +67,7 @@ class TheatreView:
     @property
     def reproduces(self) -> str | None:
         """Return the hash of the bundle that a committed theatre makes again, if it does."""
-        receipt = parse_object((self.folder / _RECEIPT).read_bytes())
+        receipt = parse_object((self.folder / RECEIPT).read_bytes())
         return cast("str | None", receipt["reproduces"])
 
 
@@ -150,7 +150,7 @@ class FileTheatreStore:
         """
         folder = self.folder(receipt.theatre_id)
         replace_durably(folder / _COIN, coin.line, mode=_ONLY_THE_OWNER)
-        replace_durably(folder / _RECEIPT, canonical_line(receipt.as_document()))
+        replace_durably(folder / RECEIPT, canonical_line(receipt.as_document()))
 
     @contextlib.contextmanager
     def hold(self, theatre_id: str) -> Iterator[TheatreLease]:
@@ -249,7 +249,7 @@ def _load(folder: Path, journal: FileRunJournal) -> Theatre:
     template = freeze_object(parse_object((folder / _TEMPLATE).read_bytes()))
     if journal.state in {None, TheatreState.DRAFT}:
         return Theatre(theatre_id=folder.name, template=template, state=TheatreState.DRAFT)
-    receipt = CommitmentReceipt.from_document(parse_object((folder / _RECEIPT).read_bytes()))
+    receipt = CommitmentReceipt.from_document(parse_object((folder / RECEIPT).read_bytes()))
     if (receipt.theatre_id, receipt.commitment_hash) != (folder.name, journal.commitment_hash):
         raise CommitmentError(
             f"expected the receipt of theatre {folder.name} with commitment "

@@ -184,16 +184,21 @@ def check_theatre(
         yield LogFinding(
             "log-commitment-differs", subject, expected, f"another at entry {logged.index}"
         )
-    closed = None if logged.closed_at is None else f"entry {logged.closed_at}"
-    kind = None if closed is None else EntryType.CERTIFICATE
-    if logged.void_reason is not None:
-        kind = EntryType.VOID
+    kind = logged_closing(report, theatre.theatre_id)
     if kind is not theatre.closing:
-        code = "log-closing-missing" if closed is None else "log-closing-differs"
-        yield LogFinding(code, subject, f"closed by {theatre.closing}", f"{kind} {closed or ''}")
+        code = "log-closing-missing" if kind is None else "log-closing-differs"
+        yield LogFinding(code, subject, f"closed by {theatre.closing}", f"closed by {kind}")
     elif kind is EntryType.CERTIFICATE and logged.closed_at is not None:
         at = report.leaves[logged.closed_at]
         yield from _check_statement(theatre, subject, logged.index, at, keys)
+
+
+def logged_closing(report: LogReport, theatre_id: str) -> EntryType | None:
+    """Return the type of the entry that closes a theatre's commitment; None where none does."""
+    logged = report.record.commitments.get(theatre_id)
+    if logged is None or logged.is_open:
+        return None
+    return EntryType.VOID if logged.void_reason is not None else EntryType.CERTIFICATE
 
 
 def _check_statement(

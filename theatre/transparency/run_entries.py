@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import InvalidTransitionError
+from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
 from theatre.engine.theatre import Theatre
 from theatre.transparency.bundle_proofs import commitment_entry
@@ -43,6 +45,18 @@ def theatre_commitment(theatre: Theatre) -> bytes:
             "coin_sha256": receipt.coin_sha256,
         },
         close_by=close_by,
+    )
+
+
+def receipt_commitment(receipt: CommitmentReceipt) -> bytes:
+    """Return the log's entry of what a receipt commits to; errors as `theatre_commitment`."""
+    return theatre_commitment(
+        Theatre(
+            theatre_id=receipt.theatre_id,
+            template=receipt.template_snapshot,
+            state=TheatreState.COMMITTED,
+            receipt=receipt,
+        )
     )
 
 

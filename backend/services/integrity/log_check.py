@@ -21,13 +21,11 @@ from backend.services.integrity.row_check import Finding
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import TheatreError
-from theatre.engine.state_machine import TheatreState
-from theatre.engine.theatre import Theatre
 from theatre.transparency.entries import EntryType
 from theatre.transparency.errors import TransparencyError
 from theatre.transparency.fsck import LogReport, StoredTheatre, check_log, check_theatre
 from theatre.transparency.notes import Checkpoint, SignedCheckpoint
-from theatre.transparency.run_entries import theatre_commitment
+from theatre.transparency.run_entries import receipt_commitment
 from theatre.transparency.statements import IssuerKey
 from theatre.transparency.trust import Trust
 
@@ -127,7 +125,8 @@ def _check_row(
         # It has not begun, is none that could certify, or waits for the writer.
         return
     try:
-        commitment = theatre_commitment(_theatre_of(row))
+        receipt = CommitmentReceipt.from_document(parse_object(bytes(row.receipt)))
+        commitment = receipt_commitment(receipt)
     except TheatreError as error:
         yield Finding("log-commitment-differs", f"theatre {row.id}", "a receipt", str(error))
         return
@@ -145,13 +144,3 @@ def _closing_of(row: LoggedTheatre) -> EntryType | None:
     if row.outcome is None:
         return None
     return EntryType.CERTIFICATE if row.outcome == "certified" else EntryType.VOID
-
-
-def _theatre_of(row: LoggedTheatre) -> Theatre:
-    receipt = CommitmentReceipt.from_document(parse_object(bytes(row.receipt)))
-    return Theatre(
-        theatre_id=row.id,
-        template=receipt.template_snapshot,
-        state=TheatreState.COMMITTED,
-        receipt=receipt,
-    )
