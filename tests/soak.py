@@ -28,6 +28,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/backend/test_embedded_server.py::test_data_that_came_out_of_reach",
         "tests/backend/test_embedded_server.py::test_two_processes_at_once",
         "tests/backend/test_flat_memory.py",
+        "tests/backend/test_fsck.py::test_a_log_that_differs[a certificate is signed",
         "tests/backend/test_fsck.py::test_a_log_that_differs[an earlier",
         "tests/backend/test_fsck.py::test_a_log_that_differs[an entry is gone",
         "tests/backend/test_fsck.py::test_a_log_that_differs[nothing",

@@ -33,7 +33,9 @@ class LoggedTheatre(NamedTuple):
     is_certificate_run: bool | None
     total_episodes: int
     outcome: str | None
+    document: bytes | None
     sigstore: bytes | None
+    statement_sha256: str | None
     commitment: str | None
     committed_at: int | None
     closing: str | None
@@ -52,7 +54,9 @@ async def stream_logged_theatres(connection: AsyncConnection) -> AsyncIterator[L
             Theatre.is_certificate_run,
             Theatre.total_episodes,
             Theatre.outcome,
+            TheatreCertificate.document,
             TheatreCertificate.sigstore,
+            TheatreCertificate.statement_sha256,
             commitment.type,
             committed.log_index,
             closing.type,

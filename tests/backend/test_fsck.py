@@ -324,6 +324,11 @@ LOG_DAMAGE: dict[str, tuple[str, str, list[str]]] = {
         "UPDATE theatre_certificates SET sigstore = '{}'",
         ["statement-invalid"],
     ),
+    "a certificate is signed under another hash": (
+        "theatre_certificates",
+        "UPDATE theatre_certificates SET statement_sha256 = reverse(statement_sha256)",
+        ["statement-columns"],
+    ),
 }
 
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,9 +19,12 @@ from typing import Any
 
 import pytest
 
+from backend.database.embedded.programs import find_programs
+from backend.errors import SettingsError
 from backend.main import create_app
 from backend.repositories.transparency_log import PostgresLog
-from backend.runtime import now
+from backend.runtime import now, open_runtime
+from backend.services.integrity.backups import DUMP
 from tests.backend.databases import Database
 from tests.backend.serving import PASSWORD, Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
@@ -33,6 +37,7 @@ from theatre.cli.exits import ExitCode
 from theatre.files.log_folder import LogFolder
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.continuation import recover
+from theatre.transparency.errors import SigningKeyError
 from theatre.transparency.notes import KeyKind
 from theatre.transparency.policy import Policy
 from theatre.transparency.trust import Trust
@@ -174,6 +179,55 @@ def test_the_second_of_two_services_that_restore_one_backup_is_found_by_its_witn
     assert [one[0] for one in found[1:]] == ["log-theatre-missing"]
     # No two trees were ever signed.
     assert not (tmp_path / "w" / "evidence").exists()
+
+
+def test_a_service_without_the_keys_of_its_log_signs_as_no_one_else(
+    database: Database, tmp_path: Path
+) -> None:
+    """A backup has no key: in a new home the service has others, and does not start with them."""
+    with served(create_app(settings_for(database, tmp_path / "one"))):
+        pass
+    trusted = database.rows("SELECT document FROM trust_documents")
+
+    async def started(home: Path) -> None:
+        async with open_runtime(settings_for(database, home), works=True):
+            pass
+
+    with pytest.raises(SettingsError, match="expected the keys of the log"):
+        asyncio.run(started(tmp_path / "two"))
+    assert database.rows("SELECT document FROM trust_documents") == trusted
+    asyncio.run(started(tmp_path / "one"))
+    # A log key that is gone is not made anew next to the trust.json that names it.
+    (tmp_path / "one" / "trust" / "log.pem").unlink()
+    with pytest.raises(SigningKeyError, match=r"expected the private key log\.pem"):
+        asyncio.run(started(tmp_path / "one"))
+
+
+def test_a_backup_holds_no_private_key(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    with served(create_app(settings_for(database, home))):
+        pass
+    made = {path.name: path for path in home.rglob("*") if path.is_file()}
+    assert {"issuer.pem", "log.pem"} <= made.keys()
+    secrets = [base64_lines(made[name]) for name in ("issuer.pem", "log.pem")]
+    backup = tmp_path / "backup"
+    assert administer(monkeypatch, database, home, "backup", str(backup)) is ExitCode.OK
+    dump = subprocess.run(
+        [find_programs().bin / "pg_restore", "--file=-", backup / DUMP],
+        check=True,
+        capture_output=True,
+    )
+    files = [path.read_bytes() for path in backup.rglob("*") if path.is_file()]
+    assert b"CREATE TABLE public.trust_documents" in dump.stdout
+    assert not [1 for data in (dump.stdout, *files) for one in secrets if one in data]
+    assert not [1 for data in (dump.stdout, *files) if b"PRIVATE KEY" in data]
+
+
+def base64_lines(path: Path) -> bytes:
+    """Return the first line of what a PEM file holds."""
+    return path.read_bytes().splitlines()[1]
 
 
 def go_on(client: Client, operator: Operator, waiting: str) -> None:

@@ -5,6 +5,7 @@ All of it is read as of one moment: the log grows while theatres end.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from backend.repositories.logged_theatres import (
 )
 from backend.repositories.transparency_log import LogReader
 from backend.services.integrity.row_check import Finding
-from theatre.engine.canonical_json import parse_object
+from theatre.engine.canonical_json import canonical_bytes, parse_object
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import TheatreError
 from theatre.transparency.entries import EntryType
@@ -26,7 +27,7 @@ from theatre.transparency.errors import TransparencyError
 from theatre.transparency.fsck import LogReport, StoredTheatre, check_log, check_theatre
 from theatre.transparency.notes import Checkpoint, SignedCheckpoint
 from theatre.transparency.run_entries import receipt_commitment
-from theatre.transparency.statements import IssuerKey
+from theatre.transparency.statements import IssuerKey, SignedStatement
 from theatre.transparency.trust import Trust
 
 
@@ -136,8 +137,23 @@ def _check_row(
         theatre_id=row.id, commitment=commitment, closing=closing, statement=row.sigstore
     )
     yield from (Finding(*one) for one in check_theatre(report, stored, keys))
+    yield from _check_signed(row, keys)
     if row.outcome is not None and row.commitment is not None and row.closing is None:
         yield Finding("log-closing-missing", f"theatre {row.id}", "a queued end", "none")
+
+
+def _check_signed(row: LoggedTheatre, keys: Sequence[IssuerKey]) -> Iterator[Finding]:
+    """Hold the columns of a certificate to what was signed; what is invalid is named elsewhere."""
+    if row.sigstore is None or row.document is None:
+        return
+    with contextlib.suppress(TransparencyError):
+        signed = SignedStatement.verify(bytes(row.sigstore), keys)
+        certificate = canonical_bytes(signed.certificate())
+        subject = f"theatre {row.id}"
+        if certificate != bytes(row.document):
+            yield Finding("statement-certificate", subject, "the signed certificate", "another")
+        if signed.sha256 != row.statement_sha256:
+            yield Finding("statement-columns", subject, signed.sha256, str(row.statement_sha256))
 
 
 def _closing_of(row: LoggedTheatre) -> EntryType | None:
