@@ -19,6 +19,7 @@ from backend.api.http.problem_types import BY_SLUG, ProblemKind
 from backend.api.http.problems import MEDIA_TYPE
 from backend.api.http.rate_limits import Rate
 from backend.schemas.base import ProblemDocument
+from theatre.transparency.statements import BUNDLE_TYPE
 
 # Answers as routes describe them: headers, bytes, and where a theatre goes on.
 
@@ -27,7 +28,9 @@ Described = dict[int | str, dict[str, Any]]
 
 
 _BYTES = {"type": "string", "format": "binary"}
-_BODIES: dict[str, dict[str, str]] = {"application/json": {"type": "object"}}
+_BODIES: dict[str, dict[str, str]] = {
+    name: {"type": "object"} for name in ("application/json", BUNDLE_TYPE)
+}
 
 
 def _header(description: str) -> dict[str, Any]:
