@@ -48,7 +48,7 @@ from theatre.transparency.bundle_proofs import (
     run_nonce,
 )
 from theatre.transparency.entries import EntryType, VoidReason, decode_entry, encode_entry
-from theatre.transparency.errors import TransparencyError
+from theatre.transparency.errors import LogForkError, TransparencyError
 from theatre.transparency.log import Appended, prove_inclusion
 from theatre.transparency.merkle import leaf_hash
 from theatre.transparency.notes import SignedCheckpoint
@@ -215,9 +215,14 @@ def _warn_unsigned(view: TheatreView) -> None:
 async def _decide(
     home: TrustHome, trust: Trust, known: OpenCommitment, view: TheatreView, *, is_checked: bool
 ) -> OpenCommitment:
-    """Return it with what closes it, durably; as it is where the log never had it."""
+    """Return it with what closes it, durably; as it is where the log never had it.
+
+    Raises LogForkError where the log had it once.
+    """
     places = await home.log.find([leaf_hash(known.commitment)])
     if not places:
+        if (known.folder / COMMITMENT_PROOF).exists():
+            raise LogForkError("expected the log that had the commitment, got one without it")
         return known
     (index,) = places.values()
     resolution = view.resolution or {}

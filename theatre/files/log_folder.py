@@ -38,8 +38,7 @@ class LogFolder:
     async def read(self, path: str) -> bytes:
         """Return a file; NotFoundError where there is none."""
         try:
-            # At most 256 KiB, and mostly a few hundred bytes: a thread would take longer.
-            return (self._folder / path).read_bytes()
+            return await asyncio.to_thread((self._folder / path).read_bytes)
         except FileNotFoundError as error:
             raise NotFoundError(f"expected {path} in the log {self._folder}, got none") from error
 
@@ -66,21 +65,16 @@ class LogFolder:
             replace_durably(self._folder / name, checkpoint)
 
     async def publish(self, checkpoint: bytes) -> None:
-        """Put the checkpoint where readers look, unless it is there."""
-        await asyncio.to_thread(self._publish, checkpoint)
+        """Put the checkpoint where readers look."""
+        await asyncio.to_thread(replace_durably, self._folder / CHECKPOINT, checkpoint)
 
     async def find(self, leaves: Sequence[bytes]) -> Mapping[bytes, int]:
         """Return the indices of the entries that the signed tree holds, by leaf hash."""
         signed = await self.signed()
         if signed is not None:
             size = Checkpoint.parse(Note.parse(signed).text).size
-            self._learn(size)
+            await asyncio.to_thread(self._learn, size)
         return {leaf: self._indices[leaf] for leaf in leaves if leaf in self._indices}
-
-    def _publish(self, checkpoint: bytes) -> None:
-        path = self._folder / CHECKPOINT
-        if not path.exists() or path.read_bytes() != checkpoint:
-            replace_durably(path, checkpoint)
 
     def _learn(self, size: int) -> None:
         """Read the leaf hashes behind those that are known."""
@@ -95,14 +89,12 @@ class LogFolder:
         folders: set[Path] = set()
         for name, data in files.items():
             path = self._folder / name
-            folders.add(path.relative_to(self._folder).parent)
-            if not path.parent.is_dir():
-                folders.update(path.relative_to(self._folder).parents)
-                path.parent.mkdir(parents=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as handle:
                 handle.write(data)
                 handle.flush()
                 os.fsync(handle.fileno())
+            folders.update(path.relative_to(self._folder).parents)
         for folder in folders:
             sync_folder(self._folder / folder)
 

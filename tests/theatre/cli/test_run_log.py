@@ -251,6 +251,15 @@ def test_a_run_is_logged_closed_and_has_its_proofs(certified: Certified) -> None
     assert snapshot == (place.issuer.folder / "trust.json").read_bytes()
 
 
+def test_its_reproduction_draws_with_its_nonce_and_is_in_no_log(another: Certified) -> None:
+    place, bundle = another.place, another.place.bundle(another.theatre_id)
+    answer = place.echelon("reproduce", bundle, "--constructs", place.folder, "--json")
+    assert (answer.code, answer.document["verdict"], place.size) == (0, "equal", 2)
+    assert "logged" not in answer.stderr
+    again = answer.document["theatre_id"]
+    assert place.activated_nonce(again) == place.activated_nonce(another.theatre_id)
+
+
 def test_of_five_runs_the_best_is_shown_as_one_of_five(another: Certified) -> None:
     place = another.place
     for outcome in ("failed", "failed", "void"):
@@ -328,6 +337,19 @@ def test_the_folder_of_a_run_that_is_deleted_leaves_an_abandoned_commitment(plac
     assert place.issuer.open_commitments.theatre_ids() == [kept]
 
 
+def test_what_was_decided_stands_whatever_becomes_of_the_folder(unsigned: Place) -> None:
+    place, (theatre_id,) = unsigned, unsigned.store.theatre_ids()
+    # What stands in the way of the proofs stops it when the entry is logged.
+    (place.store.folder(theatre_id) / ".proofs.partial").write_bytes(b"")
+    asyncio.run(sweep(at=utc_now()))
+    assert (place.size, place.issuer.open_commitments.theatre_ids()) == (2, [theatre_id])
+    shutil.rmtree(place.store.folder(theatre_id))
+    asyncio.run(sweep(at=utc_now()))
+    closed = place.commitment(theatre_id)
+    assert (place.size, closed.void_reason, closed.closed_at) == (2, None, 1)
+    assert place.issuer.open_commitments.theatre_ids() == []
+
+
 def test_a_theatre_over_its_day_is_ended_and_closed_by_the_next_command(place: Place) -> None:
     theatre_id = place.commit(days_ago=29)
     place.begin(theatre_id)
@@ -352,6 +374,15 @@ def test_a_nonce_cannot_be_drawn_again(place: Place, lost: str) -> None:
     assert place.begin(theatre_id) == nonce
     proof = LogProof.parse((folder / COMMITMENT).read_bytes())
     assert (proof.index, run_nonce(proof.checkpoint)) == (0, nonce)
+
+
+def test_tiles_that_were_never_signed_are_not_signed_for_an_old_commitment(place: Place) -> None:
+    theatre_id = place.commit()
+    place.begin(theatre_id)
+    place.grow()
+    rewrite(place.issuer.folder / "log")
+    with pytest.raises(LogForkError, match="expected the tiles of 1 signed entries"):
+        place.begin(theatre_id)
 
 
 def test_a_theatre_that_is_set_back_cannot_begin_again(place: Place) -> None:
@@ -474,10 +505,25 @@ def test_a_run_whose_log_was_rewritten_makes_no_call(runnable: Place) -> None:
     place.begin(theatre_id)
     rewrite(place.issuer.folder / "log")
     answer = place.echelon("theatre", "run", theatre_id, "--json")
-    assert (answer.code, answer.document["error"]["code"]) == (1, "log-fork")
+    assert answer.document["error"]["code"] == "log-fork"
     view = place.store.view(theatre_id)
     assert (view.state, view.recorded) == ("COMMITTED", 0)
     assert not (view.folder / EPISODES).exists()
+
+
+def test_a_log_that_has_lost_a_commitment_closes_nothing(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.begin(place.commit())
+    log = place.issuer.folder / "log"
+    shutil.copytree(log, place.folder / "older")
+    theatre_id = place.commit()
+    place.begin(theatre_id)
+    shutil.rmtree(log)
+    shutil.copytree(place.folder / "older", log)
+    place.end(theatre_id, {"outcome": "failed", "outcome_reason": "self-check"})
+    assert "still open in your log" in capsys.readouterr().err
+    assert theatre_id in place.issuer.open_commitments.theatre_ids()
 
 
 def test_a_lock_that_another_process_keeps_is_an_error_at_last(place: Place) -> None:
