@@ -33,6 +33,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/backend/test_fsck.py::test_a_log_that_differs[an entry is gone",
         "tests/backend/test_fsck.py::test_a_log_that_differs[nothing",
         "tests/backend/test_fsck.py::test_a_log_that_differs[the keys",
+        "tests/backend/test_fsck.py::test_an_earlier_checkpoint",
         "tests/backend/test_full_disk.py",
         "tests/backend/test_hostile_verifications.py",
         "tests/backend/test_idempotency.py::test_a_first_request_that_does_not_end",

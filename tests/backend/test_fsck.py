@@ -23,6 +23,8 @@ from tests.backend.test_theatre_bridge import committed, run
 from tests.theatre.echelon_process import until
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
+from theatre.files.trust_home import TrustHome
+from theatre.transparency.notes import Checkpoint, Note, sign_text
 
 UPLOAD = b'{"episode_id":"one"}\n'
 
@@ -345,6 +347,22 @@ def test_a_log_that_differs(kept: Kept, case: str) -> None:
     kept.change(f"INSERT INTO {into} OVERRIDING SYSTEM VALUE SELECT * FROM before")  # noqa: S608
     kept.change("DROP TABLE before")
     assert (code, [one["code"] for one in report["findings"]]) == (ExitCode.CHECK_FAILED, codes)
+
+
+def test_an_earlier_checkpoint_of_another_tree_is_named(kept: Kept) -> None:
+    """Signed with the true key: the service showed two trees of one size."""
+    home = TrustHome(kept.home / "trust")
+    trust = home.read()
+    assert trust is not None
+    sign = home.log_signer(trust)
+    text = str(Checkpoint(trust.log.name, 1, bytes(32)))
+    forged = bytes(Note(text, (sign_text(text, trust.log, sign),))).hex()
+    signed = kept.one("SELECT checkpoint FROM log_checkpoints WHERE seq = 1").hex()
+    codes = []
+    for content in (forged, signed):
+        kept.change(f"UPDATE log_checkpoints SET checkpoint = '\\x{content}' WHERE seq = 1")  # noqa: S608
+        codes.append([one["code"] for one in kept.fsck()[1]["findings"]])
+    assert codes == [["log-root"], []]
 
 
 def test_nothing_to_check_is_not_said_to_be_intact(
