@@ -110,6 +110,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/test_canonical_json_fast.py::test_every_character_has_its_form",
         "tests/theatre/test_shipped_bundle_mutations.py",
         "tests/theatre/test_verify_bundle.py::test_it_refuses_what_the_check_refuses",
+        "tests/theatre/transparency/test_proof_mutations.py::test_every_byte",
         "tests/theatre/test_verify_bundle.py::test_no_difference_stands_on_the_list_in_vain",
         "tests/theatre/test_verify_bundle.py::test_what_trivial_players_are_said_to_score",
     ),

@@ -245,7 +245,7 @@ def test_the_core_alone_certifies_draws_and_checks(
     certificate = json.loads((bundle / "certificate.json").read_bytes())
     assert certificate["results_hash"] == json.loads(expected.read_bytes())["results_hash"]
     checked = succeeds(echelon, "check", bundle, cwd=tmp_path, env=outside)
-    assert checked.endswith("consistent (no one vouches for it): 31 checks\n")
+    assert checked.endswith("consistent (no one vouches for it): 38 checks\n")
     drawn = (echelon, "theatre", "show", run["theatre_id"], "--plot", "pictures")
     assert "plot         pictures/criteria.svg\n" in succeeds(*drawn, cwd=tmp_path, env=outside)
 
@@ -350,7 +350,7 @@ def test_the_installed_wheel_serves_and_certifies_in_an_empty_folder(
     # The package's own ground truth lies in the prefix of the interpreter that a construct runs.
     assert (isolation["files"], isolation["processes"]) == (True, True)
     checked = succeeds(installed / "echelon", "check", bundle, cwd=tmp_path, env=outside)
-    assert checked.endswith("consistent (no one vouches for it): 31 checks\n")
+    assert checked.endswith("consistent (no one vouches for it): 38 checks\n")
     found = {path.name for path in tmp_path.iterdir()}
     assert found == {".echelon", "downloaded", "serve.log"}
 

@@ -1,6 +1,6 @@
 """Evidence as it is handed out: the chain, the episodes, the sealed bundle and its files.
 
-With `disclosure: hashes` ground truth, invocations and coin stay with the owner.
+With `disclosure: hashes` or `withheld` ground truth, invocations and coin stay with the owner.
 """
 
 from __future__ import annotations
@@ -177,4 +177,5 @@ async def _sealed(
 
 
 def _withholds(theatre: DisclosedTheatre) -> bool:
-    return not theatre.is_owner and theatre.disclosure == "hashes"
+    # Where episodes are withheld, too: the coin salts them, and these files hold all of them.
+    return not theatre.is_owner and theatre.disclosure != "public"

@@ -7,6 +7,7 @@ import io
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,11 +143,15 @@ def test_evidence_is_the_owners_until_the_theatre_is_resolved(
             assert stranger.get(f"{path}/{name}").status == 200, name
 
 
+@pytest.mark.parametrize(
+    "disclosure", [{"disclosure": "hashes"}, {"disclosure": "withheld", "withheld": {"share": 0.2}}]
+)
 def test_by_hashes_only_ground_truth_invocations_and_coin_stay_with_the_owner(
-    client: Client, stage: SumsStage
+    client: Client, stage: SumsStage, disclosure: dict[str, Any]
 ) -> None:
     ada = client.registered("ada")
-    path = ended(ada, with_config(stage.template, disclosure="hashes"))
+    template = with_config(stage.template, **disclosure) | {"schema_version": "2.2.0"}
+    path = ended(ada, template)
     withheld = (
         "evidence-bundle/coin.txt",
         "episodes/sum-2",

@@ -50,6 +50,15 @@ OF_A_DOCUMENT = [
             ["8 inputs of 1013 bytes", "data audit, engine", "data audit, check"],
         ),
         (
+            "proof_check",
+            "50",
+            [
+                "the proofs, echelon check",
+                "the proofs, verify_bundle.py",
+                "the same with openssl",
+            ],
+        ),
+        (
             "evidence_figures",
             "8 1",
             [

@@ -6,7 +6,9 @@ bundles or with their check.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import hmac
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from pathlib import Path
@@ -194,10 +196,64 @@ def with_certified_hash(files: Files) -> Files:
     certificate = parse_or_none(files["certificate.json"])
     if not isinstance(certificate, dict) or "evidence_bundle_hash" not in certificate:
         return files
-    bundle_hash = hashlib.sha256(files["SHA256SUMS"]).hexdigest()
-    return with_document(
-        files, "certificate.json", certificate | {"evidence_bundle_hash": bundle_hash}
-    )
+    hashes: JsonObject = {"evidence_bundle_hash": hashlib.sha256(files["SHA256SUMS"]).hexdigest()}
+    if "episode_root" in certificate:
+        with contextlib.suppress(ParseError, KeyError, TypeError, ValueError, IndexError):
+            hashes["episode_root"] = episode_root(files)
+    return with_document(files, "certificate.json", certificate | hashes)
+
+
+def episode_root(files: Files) -> str:
+    """Return the root over the salted lines of all episodes: with the coin any forger has them."""
+    return tree_root([leaf for _, _, leaf in episode_leaves(files)]).hex()
+
+
+def episode_leaves(files: Files) -> list[tuple[bytes, bytes, bytes]]:
+    """Return salt, line and leaf of each episode, in the order of the dataset."""
+    template: dict[str, Any] = document(files, "template.json")
+    committed = {name: template[name] for name in ("dataset_hashes", "version_pins")}
+    commitment = hashlib.sha256(canonical_bytes(committed | {"template": template})).hexdigest()
+    entries: list[dict[str, Any]] = lines(files, "audit_trail.jsonl")
+    nonce = bytes.fromhex(entries[2]["detail"].get("run_nonce", ""))
+    key = hmac.digest(bytes.fromhex(files["coin.txt"].decode()), nonce, "sha256")
+    labels: dict[Any, Any] = {}
+    if "ground_truth/gold_labels.jsonl" in files:
+        gold: list[dict[str, Any]] = lines(files, "ground_truth/gold_labels.jsonl")
+        labels = {one["episode_id"]: one["label"] for one in gold}
+    questions = files["ground_truth/dataset.jsonl"].removesuffix(b"\n").split(b"\n")
+    results = files["scores/per_episode.jsonl"].split(b"\n")[: len(questions)]
+    found = []
+    for seq, (question, result) in enumerate(zip(questions, results, strict=True), 1):
+        name = cast("Any", parse_json(question))["episode_id"]
+        salt = hmac.digest(key, canonical_bytes(["salt", commitment, name]), "sha256")
+        parts = (
+            canonical_bytes(question.decode()),
+            canonical_bytes(labels.get(name)),
+            record_line(files, seq, len(questions)),
+            result,
+        )
+        line = b'{"dataset_line":%b,"label":%b,"record":%b,"result":%b}' % parts
+        found.append((salt, line, hashlib.sha256(b"\0" + salt + line).digest()))
+    return found
+
+
+def record_line(files: Files, seq: int, total: int) -> bytes:
+    """Return the line of an episode's record, `null` where it has none."""
+    if total <= 1000:
+        raw = files.get(f"invocations/episode_{seq:06d}.json")
+        return b"null" if raw is None else raw.removesuffix(b"\n")
+    part, place = divmod(seq - 1, 1000)
+    found = files.get(f"invocations/part-{part + 1:05d}.jsonl", b"").split(b"\n")[:-1]
+    return found[place] if place < len(found) else b"null"
+
+
+def tree_root(leaves: list[bytes]) -> bytes:
+    """Return the root over leaf hashes as RFC 6962, 2.1, defines it."""
+    if len(leaves) == 1:
+        return leaves[0]
+    half = 1 << (len(leaves) - 1).bit_length() - 1
+    left, right = tree_root(leaves[:half]), tree_root(leaves[half:])
+    return hashlib.sha256(b"\1" + left + right).digest()
 
 
 def with_manifest(files: Files) -> Files:

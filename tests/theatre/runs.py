@@ -129,7 +129,6 @@ NOT_FILLED: dict[str, Any] = dict.fromkeys(
         "corrected_scores",
         "repeats",
         "usage",
-        "episode_root",
         "owner",
     )
 )

@@ -183,7 +183,7 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
     ("a dataset that is not read", replaced(DATASET, b"{", b"["),
      {"datasets", "invocations", "sanitised-input", "version-pins", "outcomes", "scores",
       "aggregate", "data-audit",
-      "baselines"}),
+      "baselines", "certificate-fields"}),
     ("time that runs backwards", trail_changed("settling", {"at": "2026-01-01T00:00:00Z"}),
      {"audit-chain", "times"}),
     ("another environment before",
@@ -310,7 +310,8 @@ def test_a_defect_is_named_even_where_every_sum_was_made_anew(
 def test_a_defect_alone_also_breaks_sums_and_inventory(files: Files, tmp_path: Path) -> None:
     change = in_record("/attempts/0/response/latency_ms", 99_999)
     report = check(store(change(files), tmp_path / "bundle"))
-    assert failed_ids(report) == {"inventory", "sums", "audit-episodes"}
+    # The record is under `episode_root`, too.
+    assert failed_ids(report) == {"inventory", "sums", "audit-episodes", "certificate-fields"}
 
 
 def sums_of(files: Files) -> list[bytes]:

@@ -158,7 +158,8 @@ def test_gold_labels_that_cannot_be_read_leave_nothing_scored(
     told = {line.id: line.actual for line in report.failed}
     assert told["scores"] == "not computed because the gold labels cannot be read"
     assert set(told) == {
-        *("datasets", "outcomes", "scores", "aggregate", "data-audit", "baselines")
+        *("datasets", "outcomes", "scores", "aggregate", "data-audit", "baselines"),
+        "certificate-fields",
     }
 
 

@@ -246,7 +246,7 @@ def test_a_dispute_in_the_recorded_history_counts(tmp_path: Path) -> None:
     told = {line.id: line.actual for line in report.checks}
     assert told["history"] == (
         "recorded: attestations 0, disputes 1, runs 0, signals 0, telemetry 0; "
-        "a public log of all runs and disputes would settle it"
+        "`closure` settles its runs, nothing the rest"
     )
 
 

@@ -9,8 +9,10 @@ from uuid import NAMESPACE_OID, uuid5
 
 from tests.theatre.conftest import SmallRun, run_small_theatre
 from tests.theatre.forged_bundle import check
+from tests.theatre.runs import LATE
 from tests.theatre.test_bundle_check_runs import backtested
 from theatre.engine.bundle_check import Verdict
+from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.tier_assigner import (
     Attestation,
     BehaviouralSignal,
@@ -23,14 +25,15 @@ from theatre.engine.tier_assigner import (
 )
 
 SETTLED_BY = {
-    "certificate-copy": "the one that its issuer publishes would settle it",
-    "issuer-identity": "a signature would settle it",
-    "times-and-latencies": "a public log of commitments would settle it",
-    "history": "a public log of all runs and disputes would settle it",
+    "certificate-copy": "the one that its issuer publishes settles it, or `signer-trusted`",
+    "issuer-identity": "`signer-trusted` settles it",
+    "times-and-latencies": "`order` and `witnesses` settle what came first",
+    "history": "`closure` settles its runs, nothing the rest",
 }
+"""Check that nothing in a bundle can settle → the line of its proofs that does."""
 
 
-def test_a_bundle_alone_is_consistent_and_says_what_would_settle_the_rest(
+def test_a_bundle_alone_is_consistent_and_says_what_settles_the_rest(
     real_run: SmallRun,
 ) -> None:
     report = check(real_run.sealed)
@@ -107,6 +110,8 @@ def test_proven_by_an_invented_history_is_consistent_at_most(tmp_path: Path) -> 
     assert report.failed == ()
     assert (report.verdict, report.valid) == (Verdict.CONSISTENT, False)
     assert report.because == "PROVEN by a history that only a log would settle"
+    alone = verify(run.sealed, now=LATE, kept=kept)
+    assert (alone.word, alone.because) == (report.verdict, report.because)
 
 
 def test_a_history_with_a_dispute_is_consistent_at_most(tmp_path: Path) -> None:
@@ -114,5 +119,6 @@ def test_a_history_with_a_dispute_is_consistent_at_most(tmp_path: Path) -> None:
         dispute_id="d-1", status=DisputeStatus.RESOLVED, at=datetime.now(UTC) - timedelta(days=1)
     )
     run = run_small_theatre(tmp_path, history=TierHistory(disputes=(dispute,)))
-    report = check(run.sealed, certificate=(run.sealed / "certificate.json").read_bytes())
-    assert report.verdict is Verdict.CONSISTENT
+    kept = (run.sealed / "certificate.json").read_bytes()
+    assert check(run.sealed, certificate=kept).verdict is Verdict.CONSISTENT
+    assert verify(run.sealed, now=LATE, kept=kept).word == "consistent"

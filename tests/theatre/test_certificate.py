@@ -103,6 +103,7 @@ EVIDENCE = CertifiedEvidence(
     isolation=ISOLATED,
     data_audit=AUDIT,
     baselines=BASELINES,
+    episode_root="78" * 32,
     issuer="a test",
     moment="2026-11-21T12:00:00.000000Z",
 )
@@ -171,6 +172,7 @@ def test_every_field_comes_from_the_commitment_or_from_the_evidence() -> None:
         "findings": [],
         "data_audit": AUDIT,
         "baselines": BASELINES,
+        "episode_root": "78" * 32,
         **NOT_FILLED,
         "isolation": ISOLATED.as_document(),
         "commitment_hash": commitment_hash,
@@ -382,6 +384,7 @@ MARKET: JsonObject = {
     "findings": ["version-claimed"],
     "data_audit": None,
     "baselines": None,
+    "episode_root": None,
     **NOT_FILLED,
     "isolation": None,
     "commitment_hash": "78" * 32,

@@ -118,6 +118,7 @@ REPLAY: JsonObject = {
             }
         },
     },
+    "episode_root": "92" * 32,
     **NOT_FILLED,
     "isolation": {"files": True, "processes": True, "network": False, "by": "remote"},
     "commitment_hash": "70" * 32,
@@ -245,6 +246,7 @@ UNFIT: list[tuple[str, JsonValue, list[tuple[str, str]]]] = [
     ("coin_sha256", "12", [("", "pattern")]),
     ("coin_sha256", None, [("", "type")]),
     ("episode_root", "12", [("", "pattern")]),
+    ("episode_root", None, [("", "type")]),
     ("owner", "me", [("", "type")]),
     ("usage", [], [("", "type")]),
     ("issued_at", "2026-11-21T02:07:00+00:00", [("", "format"), ("", "pattern")]),

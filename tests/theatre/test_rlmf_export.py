@@ -305,7 +305,20 @@ def test_where_nothing_of_it_was_measured_there_is_no_calibration(tmp_path: Path
 # --- what stays with the owner ---------------------------------------------------------------
 
 
-def test_with_disclosure_by_hashes_neither_truth_nor_invocations_leave(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "disclosure",
+    [
+        {"/product_theatre_config/disclosure": "hashes"},
+        {
+            "/schema_version": "2.2.0",
+            "/product_theatre_config/disclosure": "withheld",
+            "/product_theatre_config/withheld": {"episodes": ["pilot-1"]},
+        },
+    ],
+)
+def test_with_disclosure_by_hashes_neither_truth_nor_invocations_leave(
+    tmp_path: Path, disclosure: dict[str, JsonValue]
+) -> None:
     records: list[JsonObject] = [
         {
             "episode_id": "pilot-1",
@@ -322,7 +335,7 @@ def test_with_disclosure_by_hashes_neither_truth_nor_invocations_leave(tmp_path:
         tmp_path,
         records,
         changes={
-            "/product_theatre_config/disclosure": "hashes",
+            **disclosure,
             "/product_theatre_config/gold_label_set": "gold_labels.jsonl",
         },
         further={"gold_labels.jsonl": canonical_line(label)},

@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from tests.theatre.forged_bundle import episode_leaves, load, tree_root
 from tests.theatre.runs import (
     BEGIN,
     ERROR,
@@ -45,6 +46,21 @@ pytestmark = pytest.mark.untraced
 def certified(tmp_path: Path, count: int = 60) -> tuple[Stage, Finished]:
     stage = pilot_stage(tmp_path, episodes(count, {7: REFUSED, 9: ERROR, 11: WRONG}))
     return stage, stage.run(ScriptedAdapter(answer_as_asked), batch_size=25)
+
+
+def test_the_episode_root_is_over_what_the_bundle_holds_of_each_episode(tmp_path: Path) -> None:
+    _, finished = certified(tmp_path)
+    leaves = episode_leaves(load(finished.bundle))
+    certificate = finished.document("certificate.json")
+    assert certificate["episode_root"] == tree_root([leaf for _, _, leaf in leaves]).hex()
+    lines = [json.loads(line) for _, line, _ in leaves]
+    results = finished.lines("scores/per_episode.jsonl")
+    assert [line["result"] for line in lines] == results
+    assert [line["record"]["seq"] for line in lines] == [*range(1, 61)]
+    dataset = (finished.bundle / "ground_truth" / "dataset.jsonl").read_text()
+    assert "".join(f"{line['dataset_line']}\n" for line in lines) == dataset
+    assert all(line == canonical_bytes(json.loads(line)) for _, line, _ in leaves)
+    assert len({salt for salt, _, _ in leaves}) == 60
 
 
 def test_a_certified_run_writes_this_chain(tmp_path: Path) -> None:

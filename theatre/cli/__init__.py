@@ -20,6 +20,7 @@ COMMANDS = {
         "theatre.cli.adversaries.command:adversaries",
         "Try programs that know nothing on a template.",
     ),
+    "audit": ("theatre.cli.audit_group:audit", "Ask for a sample of episodes, and check it."),
     "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
     "compare": ("theatre.cli.compare_command:compare", "Compare oracles on one ground truth."),
     "construct": (
@@ -34,6 +35,7 @@ COMMANDS = {
         "theatre.cli.demo.command:demo",
         "Start the service, certify, catch a forgery, stop it.",
     ),
+    "disclose": ("theatre.cli.audit_group:disclose", "Open some episodes of a bundle to a reader."),
     "gate": ("theatre.cli.gate_command:gate", "Show which review a construct's tier earns it."),
     "ingest": (
         "theatre.cli.verification_ground_truth:ingest",

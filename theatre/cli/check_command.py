@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 
 from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
+
+_ENOUGH: Final = {"valid": {"valid", "valid, logged"}, "logged": {"valid, logged"}}
+"""What is required → the verdicts that are enough."""
 
 
 def _write_verifier(context: click.Context, path: Path) -> None:
@@ -39,6 +43,18 @@ def _write_verifier(context: click.Context, path: Path) -> None:
     help="A verification certificate, to be made again from the bundle and compared.",
 )
 @click.option(
+    "--trust",
+    "trust_file",
+    type=click.Path(path_type=Path),
+    help="The issuer's trust.json, as you got it from him: whose keys and which log you trust.",
+)
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path),
+    help="Which logs and how many witnesses you ask for, in place of the policy of trust.json.",
+)
+@click.option("--online", is_flag=True, help="Ask the log what became of the commitment.")
+@click.option(
     "--require",
     type=click.Choice(["valid", "logged"]),
     help="End with exit code 9 where the verdict is a lesser one.",
@@ -49,13 +65,25 @@ def check(
     *,
     certificate: Path | None,
     verification: Path | None,
+    trust_file: Path | None,
+    policy: Path | None,
+    online: bool,
     require: str | None,
     as_json: bool,
 ) -> None:
-    """Recompute everything in BUNDLE, an evidence bundle's folder, from the bundle alone."""
-    from theatre.cli import checking  # noqa: PLC0415 - --help is quick
+    """Recompute everything in BUNDLE, an evidence bundle's folder, from the bundle alone.
 
-    report = checking.check_folder(bundle, certificate=certificate)
+    With --trust, hold the proofs next to it to the issuer's keys and log; what your own key signed
+    needs no file.
+    """
+    from theatre.cli import bundle_proofs, checking  # noqa: PLC0415 - --help is quick
+
+    if policy is not None and trust_file is None:
+        raise click.UsageError("expected --trust with --policy: a policy names no issuer")
+    reader = None
+    if trust_file is not None:
+        reader = bundle_proofs.read_reader(trust_file, policy, bundle)
+    report = checking.check_folder(bundle, certificate=certificate, reader=reader, online=online)
     if verification is not None:
         report = checking.add_verification_check(report, bundle, verification)
     if as_json:
@@ -66,6 +94,5 @@ def check(
         raise CommandEndedError(ExitCode.CHECK_FAILED)
     if report.unavailable:
         raise CommandEndedError(ExitCode.INCOMPLETE)
-    # Nothing is logged yet: no bundle reaches that verdict.
-    if require == "logged" or (require == "valid" and not report.valid):
+    if require is not None and report.verdict not in _ENOUGH[require]:
         raise CommandEndedError(ExitCode.LESSER_VERDICT)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from theatre.cli.bundle_proofs import REQUIREMENTS, Reader, add_proof_checks
 from theatre.cli.exits import CommandEndedError, ExitCode, echo, print_document, read_file
 from theatre.engine.bundle_check import Check, CheckReport, CheckStatus, check_bundle
 from theatre.engine.canonical_json import sha256_hex
@@ -22,10 +23,18 @@ from theatre.scorers import load_computations, load_episode_runners, load_scorer
 from theatre.verification.certificate import verification_certificate
 
 
-def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckReport:
-    """Check a bundle with what is installed; NotFoundError for a missing certificate file.
+def check_folder(
+    bundle: Path,
+    *,
+    certificate: Path | None = None,
+    reader: Reader | None = None,
+    online: bool = False,
+) -> CheckReport:
+    """Check a bundle and its proofs; NotFoundError for a missing certificate file.
 
-    Raises click.BadParameter for a certificate inside the bundle: it must be an independent copy.
+    `reader` is whom the proofs are held to, None for the author of what is his own; `online` asks
+    the log, too. Raises click.BadParameter for a certificate inside the bundle: it must be an
+    independent copy.
     """
     copy = None
     if certificate is not None:
@@ -35,7 +44,8 @@ def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckRepor
                 param_hint="--certificate",
             )
         copy = read_file(certificate, what="a certificate")
-    return check_bundle(
+    now = datetime.now(UTC)
+    report = check_bundle(
         bundle,
         load_scorers(),
         registry=SchemaRegistry(),
@@ -43,8 +53,9 @@ def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckRepor
         sanitiser=TextSanitiser(),
         certificate=copy,
         runners=load_episode_runners(),
-        now=datetime.now(UTC),
+        now=now,
     )
+    return add_proof_checks(report, bundle, reader, online=online, now=now)
 
 
 def add_verification_check(report: CheckReport, bundle: Path, certificate: Path) -> CheckReport:
@@ -94,9 +105,14 @@ def require_consistent(
 
 
 def print_report(report: CheckReport) -> None:
-    """Print one line a check, and what was expected and seen where it failed."""
+    """Print one line a check, and what was expected and seen where it failed.
+
+    Of a proof it is told what it shows, too: whose key, which entry, which run of how many.
+    """
     for line in report.checks:
         echo(f"{line.status.value.upper():11}  {line.id}")
+        if line.status is CheckStatus.PASS and line.id in REQUIREMENTS:
+            echo(f"{'':11}    {line.actual}")
         if line.status is not CheckStatus.PASS:
             echo(f"{'':11}    expected {line.expected}")
             echo(f"{'':11}    got      {line.actual}")

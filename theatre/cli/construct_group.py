@@ -112,30 +112,26 @@ def record(construct_id: str, version: str | None, *, as_json: bool) -> None:
     `echelon monitor` shows it of anybody's log.
     """
     # A construct that is served starts without what a log needs.
-    from theatre.cli.issuer_log import describe_counts, issuer_home, read_record  # noqa: PLC0415
+    from theatre.cli.issuer_log import issuer_home, read_record  # noqa: PLC0415
     from theatre.transparency.record import LogRecord  # noqa: PLC0415
 
     home = issuer_home()
     trust, now = home.read(), utc_now()
     found = LogRecord() if trust is None else asyncio.run(read_record(home, trust))
     versions = dict.fromkeys(run.construct_version for run in found.of(construct_id))
-    rows: list[JsonValue] = [
-        {
-            "construct_version": one,
-            **found.counts(construct_id, one, now=now).as_document(),
-        }
+    counts = {
+        one: found.counts(construct_id, one, now=now)
         for one in versions
         if one.startswith(version or "")
-    ]
+    }
     if as_json:
         origin = None if trust is None else trust.log.name
+        rows: list[JsonValue] = [
+            {"construct_version": one, **count.as_document()} for one, count in counts.items()
+        ]
         print_document({"construct_id": construct_id, "origin": origin, "versions": rows})
         return
-    table = [
-        (str(row["construct_version"])[:12], str(row["commitments"]), describe_counts(row))
-        for row in rows
-        if isinstance(row, dict)
-    ]
+    table = [(one[:12], str(count.commitments), count.describe()) for one, count in counts.items()]
     print_table(("version", "runs", "came to"), table)
 
 

@@ -17,7 +17,7 @@ from theatre.engine import errors
 from theatre.engine.errors import NotFoundError
 from theatre.judging import JudgeUnavailableError
 from theatre.oracles import errors as oracle_errors
-from theatre.transparency import errors as log_errors
+from theatre.transparency import errors as transparency_errors
 from theatre.verification import errors as verification_errors
 
 # What every command shares about output: the `--json` flag, and one document on stdout.
@@ -119,15 +119,18 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (oracle_errors.OutboundRefusedError, ExitCode.INVALID),
     (oracle_errors.RequestHeadersError, ExitCode.INVALID),
     (oracle_errors.SanitisePolicyError, ExitCode.INVALID),
+    (transparency_errors.DisclosureError, ExitCode.INVALID),
+    (transparency_errors.AuditError, ExitCode.INVALID),
     (debate_errors.InvalidDebateError, ExitCode.INVALID),
     (debate_errors.SweepError, ExitCode.INVALID),
+    (transparency_errors.MalformedError, ExitCode.INVALID),
     (debate_errors.DebateLogError, ExitCode.CHECK_FAILED),
     (debate_errors.JudgementRecordError, ExitCode.CHECK_FAILED),
-    (log_errors.SigningKeyError, ExitCode.INVALID),
+    (transparency_errors.SigningKeyError, ExitCode.INVALID),
     # Two trees of one log, or the signs of it.
-    (log_errors.LogForkError, ExitCode.CHECK_FAILED),
+    (transparency_errors.LogForkError, ExitCode.CHECK_FAILED),
     # The state of the theatre, or of the log, does not allow it.
-    (log_errors.LogBehindError, ExitCode.WRONG_STATE),
+    (transparency_errors.LogBehindError, ExitCode.WRONG_STATE),
     (errors.InvalidTransitionError, ExitCode.WRONG_STATE),
     (errors.StateConflictError, ExitCode.WRONG_STATE),
     # What is recorded is kept; the same command goes on from there.

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Sequence
 from datetime import datetime
-from typing import cast
 
 from theatre.cli.exits import echo
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -138,6 +137,7 @@ def place_in_log(theatre_id: str, now: datetime) -> JsonObject | None:
         "run": run,
         "of": total,
         "others": record.others(found.index, now=now).as_document(),
+        "described": record.describe(found.index, now=now),
     }
 
 
@@ -151,16 +151,4 @@ def place_rows(place: JsonValue) -> list[tuple[str, str]]:
         if closed is None
         else f"{'certified' if reason is None else f'void ({reason})'} by entry {closed}"
     )
-    run, count = f"{place['run']} of {place['of']}", cast("int", place["of"]) - 1
-    if count:
-        others = describe_counts(cast("JsonObject", place["others"]))
-        run += f", the other{f' {count}' if count > 1 else ''}: {others}"
-    return [("logged", described), ("run", run)]
-
-
-def describe_counts(counts: JsonObject) -> str:
-    """Return how runs ended, as `RunCounts.as_document` has it."""
-    numbers = cast("dict[str, int]", counts)
-    ends = {"certified": numbers["certified"], **cast("dict[str, int]", counts["void"])}
-    ends |= {"open": numbers["open"] - numbers["overdue"], "overdue": numbers["overdue"]}
-    return ", ".join(f"{count} {name}" for name, count in ends.items() if count) or "none"
+    return [("logged", described), ("record", str(place["described"]))]

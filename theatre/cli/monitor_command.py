@@ -135,9 +135,9 @@ def monitor(
 ) -> None:
     """Follow the log at PLACE, a URL or a folder, from where the last look ended.
 
-    Each entry is read and held to the signed root; overdue commitments and wrong entries are
-    listed. Exit code 10 where the log shows another tree than before, with both signed
-    checkpoints kept, or where an entry is wrong.
+    Each entry is read and held to the signed root; overdue commitments, audits that nothing
+    answered by their day, and wrong entries are listed. Exit code 10 where the log shows another
+    tree than before, with both signed checkpoints kept, or where an entry is wrong.
     """
     policy = _policy(vkey, trust_file)
     now = datetime.now(UTC)
@@ -180,6 +180,14 @@ class _Report:
             }
             for one in record.overdue(now)
         ]
+        audits: list[JsonValue] = [
+            {
+                "index": one.index,
+                "statement_sha256": one.statement_sha256,
+                "open_by": format_rfc3339(one.open_by),
+            }
+            for one in record.overdue_audits(now)
+        ]
         faults: list[JsonValue] = [
             {"index": fault.index, "code": fault.code, "text": fault.text}
             for fault in record.faults
@@ -192,6 +200,7 @@ class _Report:
             "evidence": None if self.evidence is None else str(self.evidence),
             "faults": faults,
             "overdue": overdue,
+            "overdue_audits": audits,
         }
         if construct is not None:
             document["record"] = record.counts(construct, now=now).as_document()
@@ -251,11 +260,11 @@ def _print(document: JsonObject) -> None:
         echo(f"evidence  {document['evidence']}")
         return
     echo(f"new       {document['new_entries']} entries, held to the signed root")
-    for kind in ("faults", "overdue"):
+    for kind in ("faults", "overdue", "overdue_audits"):
         rows = document[kind]
         for row in rows if isinstance(rows, list) else []:
             if isinstance(row, dict):
                 words = ", ".join(f"{name} {value}" for name, value in row.items())
-                echo(f"{kind:9} {words}")
+                echo(f"{kind.replace('_', ' '):9} {words}")
     if isinstance(record := document.get("record"), dict):
         echo("record    " + ", ".join(f"{name} {value}" for name, value in record.items()))

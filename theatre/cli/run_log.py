@@ -21,13 +21,16 @@ from theatre.cli.issuer_log import append_entries, issuer_home, prove_commitment
 from theatre.cli.workspace import utc_now
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
 from theatre.engine.clock import parse_rfc3339
+from theatre.engine.coin import Coin
 from theatre.engine.errors import (
+    CoinError,
     InvalidTransitionError,
     ParseError,
     StateConflictError,
     TheatreError,
 )
-from theatre.engine.evidence_bundle import CERTIFICATE, bundle_name
+from theatre.engine.evidence_bundle import CERTIFICATE, COIN, bundle_name
+from theatre.engine.merkle import leaf_hash
 from theatre.engine.replay.trail import read_run_nonce
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
@@ -50,7 +53,6 @@ from theatre.transparency.bundle_proofs import (
 from theatre.transparency.entries import EntryType, VoidReason, decode_entry, encode_entry
 from theatre.transparency.errors import LogForkError, TransparencyError
 from theatre.transparency.log import Appended, prove_inclusion
-from theatre.transparency.merkle import leaf_hash
 from theatre.transparency.notes import SignedCheckpoint
 from theatre.transparency.policy import Policy
 from theatre.transparency.proofs import LogProof
@@ -105,7 +107,7 @@ async def log_commitment(held: TheatreLease, issuer: str) -> Logged:
     """
     home = issuer_home()
     trust = home.open(issuer=issuer, at=utc_now())
-    entry = _entry_of(held.theatre)
+    entry = _entry_of(held.theatre, held.coin)
     await _open_commitment(home, held, entry)
     proof = await prove_commitment(home, trust, entry)
     nonce = run_nonce(proof.checkpoint)
@@ -151,7 +153,8 @@ def follow_move(held: TheatreLease) -> None:
         opened.keep(replace(known, folder=folder))
 
 
-def _entry_of(theatre: Theatre) -> bytes:
+def _entry_of(theatre: Theatre, coin: Coin | None) -> bytes:
+    """Return the log's entry; salted where the template is not to be guessed from it."""
     receipt = theatre.commitment
     template = product_template(receipt.template_snapshot)
     construct_id = template.product_theatre_config.construct_under_test
@@ -166,7 +169,12 @@ def _entry_of(theatre: Theatre) -> bytes:
         "commitment_hash": receipt.commitment_hash,
         "coin_sha256": receipt.coin_sha256,
     }
-    return commitment_entry(committed, close_by=close_by)
+    salt = None
+    if template.product_theatre_config.disclosure == "hashes":
+        if coin is None:
+            raise CoinError(f"expected the coin of {theatre.theatre_id}, which salts its entry")
+        salt = coin.secret
+    return commitment_entry(committed, close_by=close_by, salt=salt)
 
 
 def _kept_proof(folder: Path, trust: Trust, entry: bytes, nonce: bytes) -> LogProof | None:
@@ -288,8 +296,11 @@ async def _certify(
 
 async def _statement(home: TrustHome, trust: Trust, known: OpenCommitment) -> bytes:
     """Return what is signed; NotEarnedError where certificate and run are not of the commitment."""
-    certificate = _certificate(known)
-    if commitment_entry(certificate, close_by=_close_by(known)) != known.commitment:
+    certificate, salt = _certificate(known), None
+    if decode_entry(known.commitment)[1].get("salted"):
+        coin = known.folder / bundle_name(known.theatre_id) / COIN
+        salt = Coin.from_line(coin.read_bytes()).secret
+    if commitment_entry(certificate, close_by=_close_by(known), salt=salt) != known.commitment:
         raise NotEarnedError("expected the certificate of the logged commitment, got another's")
     proof = await _commitment_proof(home, trust, known)
     signed = SignedCheckpoint.verify(proof.checkpoint, [trust.log])

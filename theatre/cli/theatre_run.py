@@ -188,7 +188,9 @@ async def run_theatre(
             with cancel_on_signal(signal.SIGTERM):
                 if is_calling:
                     await check_all_reachable(adapters)
-                if is_logged and held.theatre.state is TheatreState.COMMITTED:
+                is_new = held.theatre.state is TheatreState.COMMITTED
+                # Without its coin it is ended, and asks no one.
+                if is_logged and is_new and held.coin is not None:
                     # As late as can be: nothing is logged for a run that was refused before.
                     logged = await log_commitment(held, workspace.issuer)
                     options.on_logged(logged)

@@ -215,6 +215,7 @@ class CertifiedEvidence:
     isolation: Isolation
     data_audit: JsonObject
     baselines: JsonObject
+    episode_root: str
     findings: Iterable[str] = ()
     issuer: str
     moment: str
@@ -263,6 +264,7 @@ def issue_certificate(
             "baselines": evidence.baselines,
             "commitment_hash": receipt.commitment_hash,
             "coin_sha256": receipt.coin_sha256,
+            "episode_root": evidence.episode_root,
             "issuer": evidence.issuer,
             "issued_at": evidence.moment,
             "expires_at": evidence.expires_at,

@@ -39,6 +39,8 @@ class Purpose(StrEnum):
     """The seed of an episode's runner, from which its secrets, probes, offers and faults follow."""
     REPEAT = "repeat"
     """The rank of an episode among those that are called a second time."""
+    SALT = "salt"
+    """What an episode's leaf under `episode_root` is salted with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,10 @@ class Draws:
     def item_rank(self, episode_id: str) -> bytes:
         """Return where an episode stands among those that people may be asked to rate."""
         return self._draw(Purpose.ITEM, episode_id)
+
+    def salt(self, episode_id: str) -> bytes:
+        """Return the 32 bytes that an episode's line is salted with under `episode_root`."""
+        return self._draw(Purpose.SALT, episode_id)
 
     def repeated(self, episode_ids: Iterable[str], size: int) -> frozenset[str]:
         """Return the `size` ids with the smallest draws: they are called a second time.

@@ -323,6 +323,13 @@ class ConstructEndpoint(_Part):
     endpoint: str
 
 
+class Withheld(_Part):
+    """Which episodes a published bundle keeps private: these, or a share of all."""
+
+    episodes: tuple[Text, ...] = ()
+    share: float | None = None
+
+
 class ProductTheatreConfig(_Part):
     """Where a replay theatre finds its construct and its ground truth."""
 
@@ -337,7 +344,8 @@ class ProductTheatreConfig(_Part):
     adapter_endpoint: str | None = None
     construct_endpoints: dict[str, ConstructEndpoint] = {}
     dataset_paths: dict[str, Text] = {}
-    disclosure: Literal["public", "hashes"] = "public"
+    disclosure: Literal["public", "hashes", "withheld"] = "public"
+    withheld: Withheld | None = None
     episode_runner: str = "single_call"
 
     def data_paths(self) -> dict[str, str]:

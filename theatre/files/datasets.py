@@ -33,6 +33,15 @@ def verify_datasets(view: ProductTheatreTemplate, datasets: DatasetSource) -> No
             raise DatasetError(
                 phrase("expected episodes in ", Quoted(config.replay_data_path), ", got none")
             )
+        chosen = config.withheld
+        absent = sorted({*chosen.episodes} - ids) if chosen is not None else []
+        if absent:
+            raise DatasetError(
+                phrase(
+                    "expected withheld episodes of the dataset, got ",
+                    Quoted(absent[:5], spelt=str),
+                )
+            )
         gold = opened.others.get(config.gold_label_dataset_id, opened.replay)
         is_labelled = config.gold_label_set is not None
         strangers = sorted(read_gold_labels(gold.lines()).keys() - ids) if is_labelled else []

@@ -69,11 +69,16 @@ _MEMBERS: Final[Mapping[EntryType, Mapping[str, tuple[type, ...]]]] = {
         "valid_until": (str, type(None)),
         "revoked_at": (str, type(None)),
     },
-    EntryType.DISPUTE: {"statement_sha256": (str,), "envelope_sha256": (str,)},
-    EntryType.ATTESTATION: {"statement_sha256": (str,), "envelope_sha256": (str,)},
+    EntryType.DISPUTE: {"statement_sha256": (str,), "envelope_sha256": (str,), "open_by": (str,)},
+    EntryType.ATTESTATION: {
+        "statement_sha256": (str,),
+        "envelope_sha256": (str,),
+        "answers": (str,),
+    },
     EntryType.TELEMETRY: {"construct_id": (str,), "envelope_sha256": (str,)},
 }
-_OPTIONAL: Final = frozenset({"salted"})
+_OPTIONAL: Final = frozenset({"salted", "open_by", "answers"})
+"""`open_by` makes a dispute an audit's request, `answers` an attestation the answer to one."""
 
 
 def encode_entry(kind: EntryType, members: JsonObject) -> bytes:

@@ -63,3 +63,15 @@ class EntryError(TransparencyError):
     """An entry is not of the log's format, or too long for it."""
 
     code = "log-entry-invalid"
+
+
+class DisclosureError(TransparencyError):
+    """A file does not open the episodes of its certificate."""
+
+    code = "disclosure-invalid"
+
+
+class AuditError(TransparencyError):
+    """An audit's request or coin is not of its form, or they do not belong together."""
+
+    code = "audit-invalid"

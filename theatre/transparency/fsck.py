@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from theatre.engine.errors import NotFoundError
+from theatre.engine.merkle import leaf_hash
 from theatre.transparency.bundle_proofs import certificate_entry
 from theatre.transparency.entries import EntryType
 from theatre.transparency.errors import MalformedError, TransparencyError
 from theatre.transparency.log import CHECKPOINT, TileStore
-from theatre.transparency.merkle import leaf_hash
 from theatre.transparency.notes import Checkpoint, SignedCheckpoint, VerifierKey
 from theatre.transparency.record import LogRecord
 from theatre.transparency.statements import IssuerKey, SignedStatement

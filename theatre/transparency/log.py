@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from theatre.engine.errors import NotFoundError
+from theatre.engine.merkle import leaf_hash
 from theatre.transparency.errors import (
     LogBehindError,
     LogForkError,
@@ -22,7 +23,6 @@ from theatre.transparency.merkle import (
     LeafRange,
     consistency_path,
     inclusion_path,
-    leaf_hash,
     verify_consistency,
 )
 from theatre.transparency.notes import (

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from theatre.engine.merkle import node_hash
 from theatre.transparency.errors import ProofError
 
 HASH_BYTES: Final = 32
@@ -25,16 +26,6 @@ class LeafRange(NamedTuple):
 
     start: int
     end: int
-
-
-def leaf_hash(entry: bytes) -> bytes:
-    """Return the hash of an entry; the prefix keeps a node from passing as an entry."""
-    return hashlib.sha256(b"\x00" + entry).digest()
-
-
-def node_hash(left: bytes, right: bytes) -> bytes:
-    """Return the hash of an inner node."""
-    return hashlib.sha256(b"\x01" + left + right).digest()
 
 
 def tree_hash(hashes: Sequence[bytes]) -> bytes:

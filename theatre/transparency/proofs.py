@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from theatre.engine.merkle import leaf_hash
 from theatre.transparency.errors import MalformedError
-from theatre.transparency.merkle import HASH_BYTES, leaf_hash, verify_inclusion
+from theatre.transparency.merkle import HASH_BYTES, verify_inclusion
 from theatre.transparency.notes import (
     SignedCheckpoint,
     decode_base64,

@@ -55,6 +55,22 @@ class Commitment:
         return self.is_open and now > self.close_by
 
 
+@dataclass(slots=True)
+class Audit:
+    """A request to open episodes of a certificate, and whether it was answered."""
+
+    index: int
+    statement_sha256: str
+    request_sha256: str
+    open_by: datetime
+    answered_at: int | None = None
+    """The index of the entry that answers it."""
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Return whether nothing has answered it by its day."""
+        return self.answered_at is None and now > self.open_by
+
+
 @dataclass(frozen=True, slots=True)
 class RunCounts:
     """The commitments of a construct, or of one version of it."""
@@ -78,6 +94,12 @@ class RunCounts:
             overdue=sum(run.is_overdue(now) for run in runs),
         )
 
+    def describe(self) -> str:
+        """Return how runs ended: "1 certified, 3 failed, 1 overdue"."""
+        ends = {"certified": self.certified, **dict(sorted(self.void.items()))}
+        ends |= {"open": self.open - self.overdue, "overdue": self.overdue}
+        return ", ".join(f"{count} {name}" for name, count in ends.items() if count) or "none"
+
     def as_document(self) -> JsonObject:
         """Return the form of `GET /constructs/{id}/record`."""
         return {
@@ -98,6 +120,8 @@ class LogRecord:
     faults: list[Fault] = field(default_factory=list)
     revoked: dict[str, int] = field(default_factory=dict)
     """Statements by SHA-256, with the index of the entry that revokes them."""
+    audits: dict[str, Audit] = field(default_factory=dict)
+    """What was asked to be opened, by the SHA-256 of the request."""
 
     def take(self, index: int, data: bytes) -> None:
         """Read the next entry; what is wrong with it becomes a fault: a log has to be read on."""
@@ -110,6 +134,10 @@ class LogRecord:
                     self._close(index, members)
                 case EntryType.REVOCATION:
                     self.revoked.setdefault(cast("str", members["statement_sha256"]), index)
+                case EntryType.DISPUTE if "open_by" in members:
+                    self._ask(index, members)
+                case EntryType.ATTESTATION if "answers" in members:
+                    self._answer(index, members)
                 case _:
                     pass
         except (EntryError, ClockError) as error:
@@ -148,6 +176,24 @@ class LogRecord:
         commitment.tier = cast("str | None", members.get("tier"))
         commitment.statement_sha256 = cast("str | None", members.get("statement_sha256"))
 
+    def _ask(self, index: int, members: JsonObject) -> None:
+        request = cast("str", members["envelope_sha256"])
+        open_by = parse_rfc3339(cast("str", members["open_by"]))
+        audit = Audit(index, cast("str", members["statement_sha256"]), request, open_by)
+        first = self.audits.setdefault(request, audit)
+        if first is not audit:
+            # A second entry could give the issuer a later day.
+            text = f"the audit was asked for at {first.index} already"
+            self.faults.append(Fault(index, "asked-twice", text))
+
+    def _answer(self, index: int, members: JsonObject) -> None:
+        audit = self.audits.get(cast("str", members["answers"]))
+        if audit is None or audit.statement_sha256 != members["statement_sha256"]:
+            text = "no audit of that statement was asked for before"
+            self.faults.append(Fault(index, "answers-nothing", text))
+        elif audit.answered_at is None:
+            audit.answered_at = index
+
     def of(self, construct_id: str, construct_version: str | None = None) -> Iterator[Commitment]:
         """Yield the commitments of a construct, in the log's order."""
         for commitment in self.by_index.values():
@@ -158,6 +204,10 @@ class LogRecord:
     def overdue(self, now: datetime) -> list[Commitment]:
         """Return the commitments that are open after their day."""
         return [one for one in self.by_index.values() if one.is_overdue(now)]
+
+    def overdue_audits(self, now: datetime) -> list[Audit]:
+        """Return the audits that nothing has answered by their day."""
+        return [one for one in self.audits.values() if one.is_overdue(now)]
 
     def counts(
         self, construct_id: str, construct_version: str | None = None, *, now: datetime
@@ -177,6 +227,15 @@ class LogRecord:
         """Return what came of the other runs of the same version; errors as `place`."""
         runs = self._runs_with(commitment_index)
         return RunCounts.of((run for run in runs if run.index != commitment_index), now)
+
+    def describe(self, commitment_index: int, *, now: datetime) -> str:
+        """Return which run it was: "run 3 of 5, the other 4: 1 certified, 3 failed"."""
+        run, total = self.place(commitment_index)
+        if total == 1:
+            return "run 1 of 1"
+        count = "" if total == 2 else f" {total - 1}"  # noqa: PLR2004 - one other
+        others = self.others(commitment_index, now=now).describe()
+        return f"run {run} of {total}, the other{count}: {others}"
 
     def _runs_with(self, commitment_index: int) -> list[Commitment]:
         commitment = self.by_index.get(commitment_index)

@@ -155,6 +155,14 @@ class SignedStatement:
         return certificate
 
 
+def named_key(data: bytes) -> str:
+    """Return the id of the key that a Sigstore bundle says it was signed with: nothing verified.
+
+    Raises MalformedError as `SignedStatement.verify`.
+    """
+    return _decode(data)[1]
+
+
 def _encode(envelope: Envelope) -> bytes:
     (signature,) = envelope.signatures.values()
     return canonical_line(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from theatre.engine.merkle import leaf_hash
 from theatre.transparency.errors import MalformedError
 from theatre.transparency.merkle import (
     EMPTY_ROOT,
@@ -20,7 +21,6 @@ from theatre.transparency.merkle import (
     LeafRange,
     complete_subtrees,
     join,
-    leaf_hash,
     tree_hash,
 )
 

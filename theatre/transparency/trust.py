@@ -92,17 +92,22 @@ class Trust:
         """Read `trust.json`; MalformedError for another document."""
         try:
             document: Any = parse_object(data)
-            text = document["policy"]
-            return cls(
+            text, log = document["policy"], document["log"]
+            url, origin = log["url"], log["origin"]
+            trust = cls(
                 issuer=_text(document["issuer"]),
                 keys=tuple(map(TrustedKey.from_document, document["keys"])),
-                log=VerifierKey.parse(_text(document["log"]["vkey"])),
+                log=VerifierKey.parse(_text(log["vkey"])),
                 policy=Policy.parse(_text(text).encode()),
                 policy_text=text,
-                url=document["log"]["url"],
+                url=None if url is None else _text(url),
             )
         except (ParseError, KeyError, TypeError, AttributeError, ClockError) as error:
             raise MalformedError(f"expected a trust.json, got another document: {error}") from error
+        once = len({one.key.kid for one in trust.keys}) == len(trust.keys)
+        if not once or origin != trust.log.name:
+            raise MalformedError("expected a trust.json with each key once, got another")
+        return trust
 
     def as_document(self) -> JsonObject:
         """Return the document that `/.well-known/echelon/trust.json` has."""

@@ -65,6 +65,12 @@ def call(place: Place, *arguments: str | Path) -> Answer:
     return forked(*arguments, home=place.home, cwd=place.folder)
 
 
+def alone(place: Place, folder: Path) -> Path:
+    """Return the bundle without what shows who issued it."""
+    ignored = shutil.ignore_patterns("proofs")
+    return Path(shutil.copytree(place.bundle, folder / "alone", ignore=ignored))
+
+
 def changed_template(
     place_folder: Path, name: str, change: Callable[[dict[str, Any]], object]
 ) -> None:
@@ -182,7 +188,7 @@ def test_show_reports_what_run_reported(place: Place) -> None:
 
 def test_check_has_one_entry_a_check(place: Place) -> None:
     answer = call(place, "check", place.bundle, "--json")
-    assert (answer.code, answer.document["verdict"], answer.stderr) == (0, "consistent", "")
+    assert (answer.code, answer.document["verdict"], answer.stderr) == (0, "valid, logged", "")
     for check in answer.document["checks"]:
         assert set(check) == {"id", "ok", "status", "expected", "actual"}
         assert check["ok"] is {"pass": True, "unanchored": None}[check["status"]]
@@ -397,12 +403,13 @@ def test_a_certificate_makes_a_bundle_valid_only_from_outside_of_it(
     place: Place, tmp_path: Path
 ) -> None:
     kept = Path(shutil.copy(place.bundle / "certificate.json", tmp_path / "kept.json"))
-    alone = call(place, "check", place.bundle)
-    assert alone.code == 0
-    assert verdict(alone) == "consistent (no one vouches for it): 31 checks"
-    given = call(place, "check", place.bundle, "--certificate", kept)
+    evidence = alone(place, tmp_path)
+    unsigned = call(place, "check", evidence)
+    assert unsigned.code == 0
+    assert verdict(unsigned) == "consistent (no one vouches for it): 38 checks"
+    given = call(place, "check", evidence, "--certificate", kept)
     assert given.code == 0
-    assert verdict(given) == "valid (equal to the certificate you gave): 31 checks"
+    assert verdict(given) == "valid (equal to the certificate you gave): 38 checks"
     (tmp_path / "link.json").symlink_to(place.bundle / "certificate.json")
     (tmp_path / "bundle").symlink_to(place.bundle)
     inside = [
@@ -421,18 +428,22 @@ def test_a_certificate_makes_a_bundle_valid_only_from_outside_of_it(
 
 def test_what_is_required_of_a_verdict_is_an_exit_code(place: Place, tmp_path: Path) -> None:
     kept = Path(shutil.copy(place.bundle / "certificate.json", tmp_path / "kept.json"))
-    forged = shutil.copytree(place.bundle, tmp_path / "forged")
+    evidence = alone(place, tmp_path)
+    forged = shutil.copytree(evidence, tmp_path / "forged")
     (forged / "notes.txt").write_bytes(b"")
     codes = {
         (name, require): call(place, "check", *given, "--require", require, "--json").code
         for name, given in {
-            "alone": (place.bundle,),
-            "with its certificate": (place.bundle, "--certificate", kept),
+            "by its author": (place.bundle,),
+            "alone": (evidence,),
+            "with its certificate": (evidence, "--certificate", kept),
             "forged": (forged, "--certificate", kept),
         }.items()
         for require in ("valid", "logged")
     }
     assert codes == {
+        ("by its author", "valid"): 0,
+        ("by its author", "logged"): 0,
         ("alone", "valid"): 9,
         ("alone", "logged"): 9,
         ("with its certificate", "valid"): 0,
@@ -542,7 +553,7 @@ def test_a_run_of_a_construct_that_raises_says_why_and_where_its_evidence_is(
     place = told["log"]
     assert shown[-2:] == [
         f"logged    entry 0 of {place['origin']}, void (nothing-scored) by entry 1",
-        "run       1 of 1",
+        "record    run 1 of 1",
     ]
 
 

@@ -280,11 +280,11 @@ def test_the_demo_finds_honest_bundles_sound_and_names_what_is_wrong_with_the_fo
     assert re.findall(r"^(\w+) +(\d+) +(\d+) +(\w+)$", honest, re.MULTILINE) == [
         (name, "31", "0", "valid") for name in TEMPLATES
     ]
-    as_it_came = "as it came valid (equal to the certificate you gave): 31 checks\n"
+    as_it_came = "as it came valid (equal to the certificate you gave): 38 checks\n"
     assert forged.startswith(f"{as_it_came}changed    {FORGED_FILE}\n")
     failed = re.findall(r"^FAIL  (\S+)$", forged, re.MULTILINE)
     assert set(failed) >= {"inventory", "sums", "audit-episodes", "scores"}
-    assert forged.endswith(f"not valid ({len(failed)} failed, 0 could not be made): 31 checks\n")
+    assert forged.endswith(f"not valid ({len(failed)} failed, 0 could not be made): 38 checks\n")
 
 
 def test_the_demo_draws_all_three_and_says_where(demonstration: Demonstration) -> None:
@@ -363,4 +363,4 @@ def test_the_commands_that_the_demo_names_check_its_bundles(
     cwd = Path(demonstration.home).parent
     checked = echelon(*commands[0].split(), home=tmp_path / "home", cwd=cwd)
     assert checked.code == 0
-    assert checked.stdout.endswith("valid (equal to the certificate you gave): 31 checks\n")
+    assert checked.stdout.endswith("valid (equal to the certificate you gave): 38 checks\n")

@@ -32,6 +32,7 @@ from theatre.engine.evidence_bundle import bundle_name
 from theatre.files.run_journal import EPISODES, TRAIL
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.files.trust_home import TRUST_HOME, TrustHome
+from theatre.transparency.bundle_proofs import Certified as Evidence
 from theatre.transparency.bundle_proofs import ProofCheck, Proofs, check_proofs, run_nonce
 from theatre.transparency.entries import EntryType, encode_entry
 from theatre.transparency.errors import LogForkError
@@ -40,7 +41,7 @@ from theatre.transparency.proofs import LogProof
 from theatre.transparency.record import Commitment, LogRecord
 from theatre.transparency.trust import Trust
 
-ALL = {**dict.fromkeys(ProofCheck, True), ProofCheck.WITNESSES: None}
+ALL = {**dict.fromkeys(ProofCheck, True), ProofCheck.WITNESSES: None, ProofCheck.CLOSURE: None}
 """What a stranger sees of a run: he trusts the issuer and his log, and there is no witness."""
 
 
@@ -133,13 +134,14 @@ class Place:
         )
         receipt = parse_object((bundle / "commitment_receipt.json").read_bytes())
         template: Any = receipt["template_snapshot"]
-        found = check_proofs(
-            files,
-            parse_object((bundle / "certificate.json").read_bytes()),
+        certified = Evidence(
+            certificate=parse_object((bundle / "certificate.json").read_bytes()),
             close_by=close_by(template, parse_rfc3339(str(receipt["committed_at"]))),
-            trust=self.trust,
+            run_nonce=self.activated_nonce(theatre_id),
+            coin=bytes.fromhex((bundle / "coin.txt").read_text()),
         )
-        return {line.check: line.ok for line in found}
+        report = check_proofs(files, certified, trust=self.trust)
+        return {line.check: line.ok for line in report.lines}
 
     def activated_nonce(self, theatre_id: str) -> bytes:
         lines = (self.store.folder(theatre_id) / TRAIL).read_bytes().splitlines()
@@ -159,9 +161,11 @@ class Place:
 COMMITMENT = "commitment.tlog-proof"
 
 
-def make_place(folder: Path) -> Place:
+def make_place(folder: Path, **config: str) -> Place:
     version = write_module(folder)
-    write_theatre(folder, adapter_type="python", endpoint="doubling:double", version=version)
+    write_theatre(
+        folder, adapter_type="python", endpoint="doubling:double", version=version, config=config
+    )
     return Place(folder)
 
 
@@ -183,7 +187,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 @dataclass(frozen=True)
 class Certified:
-    """A run to its certificate."""
+    """A run to its certificate; its template is not to be guessed from the log."""
 
     place: Place
     run: Answer
@@ -195,7 +199,7 @@ class Certified:
 
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory: pytest.TempPathFactory) -> Certified:
-    place = make_place(tmp_path_factory.mktemp("certified"))
+    place = make_place(tmp_path_factory.mktemp("certified"), disclosure="hashes")
     return Certified(place, place.echelon("theatre", "run", place.template, "--json"))
 
 
@@ -242,11 +246,15 @@ def test_a_run_is_logged_closed_and_has_its_proofs(certified: Certified) -> None
         "run": 1,
         "of": 1,
         "others": {"commitments": 0, "certified": 0, "void": {}, "open": 0, "overdue": 0},
+        "described": "run 1 of 1",
     }
     place.is_closed_once(theatre_id)
     assert (place.record.faults, place.size) == ([], 2)
+    logged = place.commitment(theatre_id).commitment_hash
+    receipt = parse_object((place.bundle(theatre_id) / "commitment_receipt.json").read_bytes())
+    assert logged != receipt["commitment_hash"]
     check = place.echelon("check", place.bundle(theatre_id), "--json")
-    assert (check.code, check.document["verdict"]) == (0, "consistent")
+    assert (check.code, check.document["verdict"]) == (0, "valid, logged")
     snapshot = (place.bundle(theatre_id) / "proofs" / "trust.json").read_bytes()
     assert snapshot == (place.issuer.folder / "trust.json").read_bytes()
 
@@ -267,9 +275,9 @@ def test_of_five_runs_the_best_is_shown_as_one_of_five(another: Certified) -> No
         place.begin(theatre_id)
         place.end(theatre_id, {"outcome": outcome, "outcome_reason": "cancelled"})
     place.begin(place.commit())
-    rows = ["run          1 of 5, the other 4: 1 cancelled, 2 failed, 1 open"]
+    rows = ["record       run 1 of 5, the other 4: 1 cancelled, 2 failed, 1 open"]
     shown = place.echelon("theatre", "show", another.theatre_id).stdout.splitlines()
-    assert [line for line in shown if line.startswith("run ")] == rows
+    assert [line for line in shown if line.startswith("record ")] == rows
     record = place.echelon("construct", "record", "doubler", "--json").document["versions"]
     assert [{**one, "construct_version": ""} for one in record] == [
         {

@@ -141,3 +141,39 @@ def test_a_void_says_how_its_theatre_ended(
     outcome: str, reason: str | None, void: VoidReason
 ) -> None:
     assert void_reason({"outcome": outcome, "outcome_reason": reason}) is void
+
+
+def asked(request: str = HASH, open_by: str = "2026-12-23") -> bytes:
+    """Return the entry of an audit's request."""
+    day = f"{open_by}T00:00:00.000000Z"
+    members: JsonObject = {"statement_sha256": HASH, "envelope_sha256": request, "open_by": day}
+    return encode_entry(EntryType.DISPUTE, members)
+
+
+def answered(request: str = HASH, statement: str = HASH) -> bytes:
+    """Return the entry of an answer to it."""
+    members: JsonObject = {"statement_sha256": statement, "envelope_sha256": "cd" * 32}
+    return encode_entry(EntryType.ATTESTATION, members | {"answers": request})
+
+
+def test_an_audit_that_nothing_answers_by_its_day_is_overdue() -> None:
+    record = record_of(
+        asked(), asked("12" * 32), answered("12" * 32), asked("34" * 32, "2026-12-25")
+    )
+    assert [one.index for one in record.overdue_audits(DAY)] == [0]
+    assert [one.answered_at for one in record.audits.values()] == [None, 2, None]
+    assert record.faults == []
+
+
+def test_an_audit_cannot_be_asked_for_twice_nor_answered_for_another() -> None:
+    record = record_of(asked(), asked(open_by="2027-12-23"), answered("12" * 32))
+    assert [(one.index, one.code) for one in record.faults] == [
+        (1, "asked-twice"),
+        (2, "answers-nothing"),
+    ]
+    record = record_of(answered(), asked(), answered(statement="12" * 32))
+    assert [(one.index, one.code) for one in record.faults] == [
+        (0, "answers-nothing"),
+        (2, "answers-nothing"),
+    ]
+    assert [one.index for one in record.overdue_audits(DAY)] == [1]

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.theatre.transparency.log_stage import entries
+from theatre.engine.merkle import leaf_hash
 from theatre.transparency.errors import MalformedError
 from theatre.transparency.merkle import (
     consistency_path,
     inclusion_path,
-    leaf_hash,
     tree_hash,
     verify_consistency,
     verify_inclusion,

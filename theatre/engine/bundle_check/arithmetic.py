@@ -830,7 +830,6 @@ RESERVED: Final = (
     "corrected_scores",
     "repeats",
     "usage",
-    "episode_root",
     "owner",
 )
 """Members of the certificate that nothing in this release can fill: null."""

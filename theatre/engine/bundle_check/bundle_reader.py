@@ -35,6 +35,9 @@ from theatre.engine.bundle_check.plain_records import (
     Draws,
     asked_of,
     committed_hops,
+    episode_line,
+    merkle_root,
+    salted_leaf,
     sha256,
 )
 
@@ -264,6 +267,25 @@ class Evidence:
                     raise DefectError(f"{path}, line {line}: a record of episode {asked.seq}")
                 records[asked.seq] = (raw + b"\n", asked)
         return records
+
+    @cached_property
+    def episode_lines(self) -> list[tuple[bytes, bytes]]:
+        """Salt and line of each episode, in the order of the dataset."""
+        questions = self.lines("ground_truth/dataset.jsonl")
+        results = self.lines("scores/per_episode.jsonl")
+        found = []
+        pairs = zip(questions, results, strict=True)
+        for seq, ((question, episode), (result, _)) in enumerate(pairs, 1):
+            name = episode["episode_id"]
+            record = self.records[seq][0] if seq in self.records else None
+            line = episode_line(question.decode(), self.gold.get(name), record, result)
+            found.append((self.draws.draw("salt", name), line))
+        return found
+
+    @property
+    def episode_root(self) -> str:
+        """The root over the salted lines of all episodes."""
+        return merkle_root([salted_leaf(salt, line) for salt, line in self.episode_lines])
 
     @cached_property
     def results(self) -> tuple[Tally, list[Document]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
 from theatre.engine.bundle_check.batches import SOURCES, STATUSES, is_mock
 from theatre.engine.bundle_check.plan import CommittedHop, CommittedPlan
@@ -21,7 +21,6 @@ from theatre.engine.bundle_check.report import (
     require_time,
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
-from theatre.engine.coin import Draws
 from theatre.engine.errors import ParseError
 from theatre.engine.models import (
     Attempt,
@@ -72,6 +71,25 @@ def require_adapter(plan: CommittedPlan, adapter: JsonValue | Nothing) -> None:
         raise DefectError("an adapter that reaches a real construct", render(adapter))
 
 
+class Drawn(Protocol):
+    """What a call has of the coin."""
+
+    @property
+    def run_nonce(self) -> bytes:
+        """Return the nonce of the log; empty without one."""
+
+    def alias(self, episode_id: str) -> str:
+        """Return the id under which a construct is sent an episode."""
+
+    def invocation_id(
+        self, theatre_id: str, *, seq: int, hop: int = 0, repeat: int = 0, turn: int = 0
+    ) -> str:
+        """Return the id of a call."""
+
+    def play_seed(self, episode_id: str) -> str:
+        """Return the seed of an interactive episode."""
+
+
 class CallChecker:
     """Holds calls against the plan and the adapters that the trail names, by construct."""
 
@@ -79,7 +97,7 @@ class CallChecker:
         self,
         plan: CommittedPlan,
         theatre_id: str,
-        draws: Draws,
+        draws: Drawn,
         adapters: JsonValue | Nothing,
         registry: SchemaRegistry,
     ) -> None:

@@ -28,7 +28,6 @@ from theatre.engine.bundle_check.folder import (
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.report import (
     NOTHING,
-    Cause,
     CheckId,
     DefectError,
     Ledger,
@@ -64,11 +63,12 @@ _Fields: TypeAlias = "dict[str, JsonValue | Nothing]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hashes:
-    """The three hashes that a certificate binds, recomputed; NOTHING where one cannot be."""
+    """The hashes that a certificate binds, recomputed; NOTHING where one cannot be."""
 
     commitment: str | Nothing
     bundle: str | Nothing
     results: str | Nothing
+    coin: JsonValue | Nothing
 
 
 def check_certificate_schema(evidence: Evidence) -> None:
@@ -96,7 +96,7 @@ def check_certificate_copy(evidence: Evidence, copy: bytes | None) -> None:
     if copy is None:
         ledger.unanchored(
             CheckId.CERTIFICATE_COPY,
-            "none was given; the one that its issuer publishes would settle it",
+            "none was given; the one that its issuer publishes settles it, or `signer-trusted`",
         )
         return
     try:
@@ -124,14 +124,13 @@ def check_certificate_fields(
     `results` is the aggregate; `findings` those that are neither about calls nor isolation.
     """
     documents, ledger = evidence.documents, evidence.ledger
-    coin, environment = evidence.coin, documents.at(RECEIPT, "environment")
-    coin_sha256 = NOTHING if isinstance(coin, Cause) else coin.sha256
+    environment = documents.at(RECEIPT, "environment")
     expected: _Fields
     if documents.is_reproduction:
         # It says whose run it is and what came out: nothing that could be shown as a certificate.
         expected = {
             "reproduces": documents.at(RECEIPT, "reproduces"),
-            "coin_sha256": coin_sha256,
+            "coin_sha256": hashes.coin,
             "results_hash": hashes.results,
             "environment_hash": None
             if environment in (None, NOTHING)
@@ -166,7 +165,8 @@ def check_certificate_fields(
         "issued_at": sealed_at,
         "theatre_resolved_at": sealed_at,
         **dict.fromkeys(RESERVED, None),
-        "coin_sha256": coin_sha256,
+        "coin_sha256": hashes.coin,
+        "episode_root": run.episode_root,
         "environment": None if isinstance(environment, Nothing) else environment,
         "isolation": isolation,
         "data_audit": counted.audit,
@@ -313,19 +313,22 @@ def _adapters(
 
 
 def name_what_nothing_settles(evidence: Evidence) -> None:
-    """Note who made the bundle, when, and what else there was, and what would settle it."""
+    """Note who made the bundle, when, and what else there was, and which line would settle it.
+
+    The lines are those of the proofs next to a bundle (docs/contract/trust.md §6).
+    """
     documents, trail, ledger = evidence.documents, evidence.trail, evidence.ledger
     issued = trail.detail("sealed") if documents.is_reproduction else documents.at(CERTIFICATE)
     issuer = render(at(issued, "issuer"))
     ledger.unanchored(
-        CheckId.ISSUER_IDENTITY, f"{issuer} by its own word; a signature would settle it"
+        CheckId.ISSUER_IDENTITY, f"{issuer} by its own word; `signer-trusted` settles it"
     )
     issued_at = render(at(issued, "issued_at"))
     ledger.unanchored(
         CheckId.TIMES_AND_LATENCIES,
-        f"issued {issued_at} by its issuer's word; a public log of commitments would settle it",
+        f"issued {issued_at} by its issuer's word; `order` and `witnesses` settle what came first",
     )
     ledger.unanchored(
         CheckId.HISTORY,
-        f"{history_summary(documents)}; a public log of all runs and disputes would settle it",
+        f"{history_summary(documents)}; `closure` settles its runs, nothing the rest",
     )

@@ -27,8 +27,15 @@ from theatre.engine.bundle_check.commitment import (
     theatre_id_of,
 )
 from theatre.engine.bundle_check.evidence import Evidence, InputSanitiser, Installed
-from theatre.engine.bundle_check.folder import AGGREGATE, RECEIPT, BundleFolder, read_documents
+from theatre.engine.bundle_check.folder import (
+    AGGREGATE,
+    EPISODES,
+    RECEIPT,
+    BundleFolder,
+    read_documents,
+)
 from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
+from theatre.engine.bundle_check.published import check_published
 from theatre.engine.bundle_check.report import (
     NOTHING,
     Cause,
@@ -85,7 +92,10 @@ def check_bundle(
         sanitiser=sanitiser,
         registry=registry,
     )
-    evidence = _read(BundleFolder.listed(bundle), installed, progress or (lambda _: None))
+    folder = BundleFolder.listed(bundle)
+    if EPISODES in folder.files:
+        return check_published(folder, installed, now=now, certificate=certificate)
+    evidence = _read(folder, installed, progress or (lambda _: None))
     complete = check_inventory(evidence)
     bundle_hash = check_sums(evidence)
     check_manifest(evidence, bundle_hash)
@@ -104,7 +114,12 @@ def check_bundle(
     check_certificate_fields(
         evidence,
         run,
-        hashes=Hashes(commitment=commitment_hash, bundle=bundle_hash, results=results_hash),
+        hashes=Hashes(
+            commitment=commitment_hash,
+            bundle=bundle_hash,
+            results=results_hash,
+            coin=NOTHING if isinstance(evidence.coin, Cause) else evidence.coin.sha256,
+        ),
         results=results,
         counted=counted,
         findings=found if isinstance(found, Nothing) else found + _findings(evidence, followed),

@@ -94,7 +94,7 @@ def check_template(
     committed = documents.at(RECEIPT, "commitment_hash")
     for candidate in sorted(candidates, key=lambda found: commitment_hash(found) != committed):
         with ledger.noting(CheckId.TEMPLATE):
-            _require_valid(candidate, installed.registry)
+            require_valid(candidate, installed.registry)
             return committed_plan(candidate, runners=installed.runners)
     return None
 
@@ -157,7 +157,8 @@ def theatre_id_of(documents: Documents, ledger: Ledger) -> str | Nothing:
     return usable[0]
 
 
-def _require_valid(template: JsonObject, registry: SchemaRegistry) -> None:
+def require_valid(template: JsonObject, registry: SchemaRegistry) -> None:
+    """Raise DefectError unless a template fits the schema of its version."""
     version = template.get("schema_version")
     schema = TEMPLATE_SCHEMAS.get(version) if isinstance(version, str) else None
     if schema is None:
@@ -229,8 +230,8 @@ def pinned_scorers(evidence: Evidence, plan: CommittedPlan) -> PinnedScorers | C
     installed = {name: scorers[name].kind.value for name in used if name in scorers}
     kinds = kinds_of(used, {**text_members(stated), **installed})
     ledger.compare(CheckId.COMMITMENT, "the receipt's scorer_kinds", {**kinds}, stated)
-    cause = _unavailable(used, {**pins, **committed}, scorers)
-    cause = cause or _bad_params(plan, scorers, evidence.registry)
+    cause = unavailable_scorers(used, {**pins, **committed}, scorers)
+    cause = cause or misfit_params(plan, scorers, evidence.registry)
     if cause is not None:
         ledger.cannot(CheckId.SCORERS, cause)
         return cause
@@ -238,9 +239,10 @@ def pinned_scorers(evidence: Evidence, plan: CommittedPlan) -> PinnedScorers | C
     return PinnedScorers(plan, scorers)
 
 
-def _unavailable(
+def unavailable_scorers(
     used: Sequence[str], pins: Mapping[str, str], scorers: Mapping[str, Scorer]
 ) -> Cause | None:
+    """Return which scorers are not installed in their pinned version, if any."""
     wanting = []
     for name in used:
         pinned, installed = pins.get(name), scorers.get(name)
@@ -251,9 +253,10 @@ def _unavailable(
     return Cause("; ".join(wanting), unavailable=True) if wanting else None
 
 
-def _bad_params(
+def misfit_params(
     plan: CommittedPlan, scorers: Mapping[str, Scorer], registry: SchemaRegistry
 ) -> Cause | None:
+    """Return which parameters of a scorer do not fit its schema, if any do not."""
     for criterion, name in plan.scorers.items():
         schema, params = scorers[name].params_schema, plan.params[criterion]
         for violation in registry.validate_inline(schema, params):

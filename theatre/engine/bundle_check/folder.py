@@ -56,6 +56,8 @@ BASELINES = "scores/baselines.json"
 RESOLUTION = "resolution.json"
 TIER = "tier.json"
 AUDIT_TRAIL = "audit_trail.jsonl"
+EPISODES = "episodes.jsonl"
+"""What a published bundle has instead of the evidence that is withheld."""
 
 _MARKERS = (MANIFEST, SUMS, CERTIFICATE, REPRODUCTION)
 
@@ -86,10 +88,17 @@ class BundleFolder:
     """One folder as it was listed when the check began."""
 
     def __init__(
-        self, root: Path, files: Mapping[str, int], oddities: Sequence[tuple[str, str]]
+        self,
+        root: Path,
+        files: Mapping[str, int],
+        oddities: Sequence[tuple[str, str]],
+        *,
+        proofs: Mapping[str, int],
     ) -> None:
         self._root = root
         self.files = files
+        self.proofs = proofs
+        """What came after the sealing, and is no evidence."""
         self.oddities = oddities
         """What is there and no plain file: path, and what it is."""
         self._digests: dict[str, Digest] = {}
@@ -106,9 +115,10 @@ class BundleFolder:
                 f"none of them: {str(root)!r:.200}"
             )
         files, oddities = _walk(root)
-        evidence = [item for item in files.items() if item[0] not in PROOFS]
-        by_bytes = sorted(evidence, key=lambda item: item[0].encode("utf-8"))
-        return cls(root, dict(by_bytes), oddities)
+        by_bytes = sorted(files.items(), key=lambda item: item[0].encode("utf-8"))
+        evidence = {path: size for path, size in by_bytes if path not in PROOFS}
+        proofs = {path: size for path, size in by_bytes if path in PROOFS}
+        return cls(root, evidence, oddities, proofs=proofs)
 
     def digest(self, path: str) -> Digest:
         """Hash and count a file, once. Raises DefectError where it cannot be read."""
@@ -158,9 +168,10 @@ class BundleFolder:
             raise _unreadable(path, error) from error
 
     def _size(self, path: str) -> int:
-        if path not in self.files:
+        size = self.files.get(path, self.proofs.get(path))
+        if size is None:
             raise DefectError(f"the file {path}", "none")
-        return self.files[path]
+        return size
 
     def _open(self, path: str) -> BinaryIO:
         self._size(path)

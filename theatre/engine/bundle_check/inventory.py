@@ -74,7 +74,7 @@ def check_inventory(evidence: Evidence) -> bool:
         if path not in fixed | datasets | rated and not INVOCATION_PATH.fullmatch(path):
             ledger.wrong(check, "only files that the evidence calls for", f"also {path!r}")
     try:
-        listed = _read_inventory(evidence.documents)
+        listed = read_inventory(evidence.documents)
     except DefectError as defect:
         ledger.wrong(check, defect.expected, defect.actual)
         return False
@@ -95,8 +95,8 @@ def check_inventory(evidence: Evidence) -> bool:
     return complete
 
 
-def _read_inventory(documents: Documents) -> Mapping[str, JsonValue]:
-    """Return path → entry of the manifest's inventory."""
+def read_inventory(documents: Documents) -> Mapping[str, JsonValue]:
+    """Return path → entry of the manifest's inventory; DefectError for another form."""
     inventory = documents.at(MANIFEST, "file_inventory")
     if not isinstance(inventory, list):
         raise DefectError("file_inventory of the manifest as an array", render(inventory))
@@ -132,7 +132,8 @@ def check_sums(evidence: Evidence) -> str | Nothing:
     return bundle_hash
 
 
-def _check_sums(folder: BundleFolder, raw: bytes, ledger: Ledger) -> None:
+def read_sums(raw: bytes, ledger: Ledger) -> dict[bytes, str]:
+    """Return path → digest; what is wrong with a line or their order goes to `sums`."""
     check = CheckId.SUMS
     sums: dict[bytes, str] = {}
     for number, line in enumerate(raw.splitlines(keepends=True), start=1):
@@ -147,6 +148,11 @@ def _check_sums(folder: BundleFolder, raw: bytes, ledger: Ledger) -> None:
             sums[match[2]] = match[1].decode("ascii")
     if list(sums) != sorted(sums):
         ledger.wrong(check, "SHA256SUMS sorted by the bytes of the path", "another order")
+    return sums
+
+
+def _check_sums(folder: BundleFolder, raw: bytes, ledger: Ledger) -> None:
+    check, sums = CheckId.SUMS, read_sums(raw, ledger)
     summed = (folder.files.keys() | {*REQUIRED}) - UNSUMMED
     required = {path.encode("utf-8"): path for path in summed}
     for name in sorted(sums.keys() ^ required.keys()):

@@ -135,6 +135,31 @@ class Draws:
         return str(UUID(bytes=bytes(whole)))
 
 
+def episode_line(dataset_line: str, label: object, record: bytes | None, result: bytes) -> bytes:
+    """Return all that a bundle holds of an episode, canonical (docs/contract/evidence.md §4)."""
+    parts = (
+        b'{"dataset_line":' + canonical(dataset_line),
+        b'"label":' + canonical(label),
+        b'"record":' + (b"null" if record is None else record.removesuffix(b"\n")),
+        b'"result":' + result.removesuffix(b"\n") + b"}",
+    )
+    return b",".join(parts)
+
+
+def salted_leaf(salt: bytes, line: bytes) -> bytes:
+    """Return the leaf of an episode under `episode_root`."""
+    return hashlib.sha256(b"\x00" + salt + line).digest()
+
+
+def merkle_root(leaves: list[bytes]) -> str:
+    """Return the root (RFC 6962, 2.1) over leaf hashes, of which there is at least one."""
+    row = leaves
+    while len(row) > 1:
+        pairs = [hashlib.sha256(b"\x01" + a + b) for a, b in zip(row[::2], row[1::2], strict=False)]
+        row = [pair.digest() for pair in pairs] + row[len(pairs) * 2 :]
+    return row[0].hex()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
     """What records are checked against: the template, and the entry of the start.

@@ -6,6 +6,8 @@ without the engine's own views and rules: the check must not share their mistake
 
 from __future__ import annotations
 
+import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -463,6 +465,27 @@ class CommittedPlan:
         hashes = cast("Mapping[str, str]", self.dataset_hashes)
         return {path: hashes[name] for name, path in self.dataset_paths.items()}
 
+    def withheld(self, episode_ids: Sequence[str]) -> frozenset[str] | None:
+        """Return which episodes a published bundle keeps private; None where it keeps none.
+
+        DefectError where one of them is no episode.
+        """
+        chosen = _object(self.document, "product_theatre_config").get("withheld")
+        if not isinstance(chosen, dict):
+            return None
+        if "share" not in chosen:
+            named = frozenset(cast("list[str]", chosen["episodes"]))
+            if strangers := sorted(named - {*episode_ids}):
+                raise DefectError("withheld episodes of the dataset", ", ".join(strangers[:5]))
+            return named
+        size = math.ceil(exact(cast("float", chosen["share"])) * len(episode_ids))
+
+        def rank(episode_id: str) -> bytes:
+            drawn = f"{self.commitment_hash}:withheld:{episode_id}"
+            return hashlib.sha256(drawn.encode()).digest()
+
+        return frozenset(sorted(episode_ids, key=rank)[:size])
+
     @property
     def max_attempts(self) -> int:
         """Return how often a failing call is made in all."""
@@ -536,7 +559,11 @@ def committed_plan(
         sanitising=committed_sanitising(document) if policy["sanitise_input"] else None,
         steps=committed_steps(document, hashes),
         rubrics=committed_rubrics(document),
-        caps=("gold-unpinned",) if unpinned and "gold_labels" not in hashes else (),
+        caps=(
+            *(("gold-unpinned",) if unpinned and "gold_labels" not in hashes else ()),
+            # No one else can compute again what a published bundle keeps private.
+            *(("episodes-withheld",) if "withheld" in config else ()),
+        ),
     )
 
 

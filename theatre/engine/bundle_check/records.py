@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from theatre.engine.bundle_check.batches import STATUSES, Recorded
-from theatre.engine.bundle_check.calls import OUTPUT_SPEC, CallChecker, CallPlace
-from theatre.engine.bundle_check.evidence import Evidence
+from theatre.engine.bundle_check.calls import OUTPUT_SPEC, CallChecker, CallPlace, Drawn
+from theatre.engine.bundle_check.evidence import InputSanitiser, Installed
 from theatre.engine.bundle_check.plan import CommittedHop, CommittedPlan, SanitisePolicy
 from theatre.engine.bundle_check.report import (
     NOTHING,
     Cause,
     CheckId,
     DefectError,
+    Ledger,
     Nothing,
     at,
     render,
@@ -31,7 +32,6 @@ from theatre.engine.canonical_json import (
     JsonValue,
     canonical_sha256,
 )
-from theatre.engine.coin import Draws
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import (
     EPISODE_RESULT,
@@ -82,10 +82,12 @@ class SentInput:
 class SanitisingCheck:
     """Makes the check `sanitised-input`, record by record."""
 
-    def __init__(self, policy: SanitisePolicy | None, evidence: Evidence) -> None:
+    def __init__(
+        self, policy: SanitisePolicy | None, sanitiser: InputSanitiser | None, ledger: Ledger
+    ) -> None:
         self._policy = policy
-        self._sanitiser = evidence.installed.sanitiser
-        self._ledger = evidence.ledger
+        self._sanitiser = sanitiser
+        self._ledger = ledger
         self._installed: list[str] | None = None
         if self._sanitiser is not None:
             record = self._sanitiser.sanitise({}, role_markers="break", raw_fields=()).record
@@ -178,7 +180,7 @@ def _episode_input(call: JsonValue | Nothing) -> JsonValue | Nothing:
 
 
 class RecordChecker:
-    """Holds each record against the plan, the dataset and the adapters that the trail names.
+    """Holds each record against the plan, the dataset and the adapters by construct.
 
     `repeated` are the episodes, by id, that must be called a second time; the installed runner
     plays interactive ones again, and a judge is asked again, of the record.
@@ -186,11 +188,13 @@ class RecordChecker:
 
     def __init__(
         self,
-        evidence: Evidence,
+        installed: Installed,
         plan: CommittedPlan,
+        ledger: Ledger,
         *,
         theatre_id: str,
-        draws: Draws,
+        adapters: JsonValue | Nothing,
+        draws: Drawn,
         repeated: frozenset[str],
         scorers: PinnedScorers | Cause,
         gold: Mapping[str, JsonObject] | Cause,
@@ -200,16 +204,16 @@ class RecordChecker:
             plan,
             theatre_id,
             draws,
-            evidence.trail.detail("activated", "adapters"),
-            evidence.registry,
+            adapters,
+            installed.registry,
         )
         self._draws = draws
-        self._sanitising = SanitisingCheck(plan.sanitising, evidence)
+        self._sanitising = SanitisingCheck(plan.sanitising, installed.sanitiser, ledger)
         self._repeated = repeated
-        self._ledger = evidence.ledger
+        self._ledger = ledger
         self._scorers = scorers
         self._gold = gold
-        self._runner = evidence.runner
+        self._runner = installed.runners.get(plan.episode_runner)
         self.other_runner: Cause | None = None
         """Why the installed runner is not the one that episodes were played with."""
 

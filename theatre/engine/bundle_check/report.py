@@ -185,6 +185,8 @@ class CheckStatus(StrEnum):
     """Nothing inside a bundle could settle it."""
     UNAVAILABLE = "unavailable"
     """A scorer, computation or sanitiser of the recorded version is not installed."""
+    WITHHELD = "withheld"
+    """What is open holds; the rest stays with the issuer, and no reader can compute it."""
 
 
 class Verdict(StrEnum):
@@ -195,7 +197,9 @@ class Verdict(StrEnum):
     CONSISTENT = "consistent"
     """Everything inside the bundle follows from the rest of it; no one vouches for it."""
     VALID = "valid"
-    """Consistent, and equal to a certificate that the reader kept."""
+    """Consistent, and equal to a certificate that the reader kept, or signed by a trusted key."""
+    LOGGED = "valid, logged"
+    """Signed, with commitment and certificate in a log that the reader trusts, in that order."""
 
 
 class CheckId(StrEnum):
@@ -280,8 +284,8 @@ class Check:
 
     @property
     def ok(self) -> bool | None:
-        """Return True for pass, None for unanchored, False for everything else."""
-        if self.status is CheckStatus.UNANCHORED:
+        """Return True for pass, None where it is not settled, False for everything else."""
+        if self.status in {CheckStatus.UNANCHORED, CheckStatus.WITHHELD}:
             return None
         return self.status is CheckStatus.PASS
 
@@ -298,33 +302,39 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """Every check of one bundle, in the order of `CheckId`.
+    """Every check of one bundle, in the order of `CheckId`, and behind them those of its proofs.
 
     `outside` names the facts outside the bundle that its tier rests on, if there are any.
+    `signed_by` says in words which key that the reader trusts signed the certificate, if one did;
+    `logged`, whether a log that he trusts has commitment and certificate, too. Both are found by
+    what stands above the engine (docs/contract/trust.md §1).
     """
 
     checks: tuple[Check, ...]
     outside: str | None = None
+    signed_by: str | None = None
+    logged: bool = False
 
     @property
     def verdict(self) -> Verdict:
         """Return the one word for the whole."""
         if not self.consistent:
             return Verdict.NOT_VALID
-        kept = any(
-            check.id == CheckId.CERTIFICATE_COPY and check.status is CheckStatus.PASS
-            for check in self.checks
-        )
-        return Verdict.VALID if kept and self.outside is None else Verdict.CONSISTENT
+        if self.outside is not None:
+            return Verdict.CONSISTENT
+        if self.signed_by is not None:
+            return Verdict.LOGGED if self.logged else Verdict.VALID
+        return Verdict.VALID if self._is_kept else Verdict.CONSISTENT
 
     @property
     def because(self) -> str:
         """Return why the verdict is neither a lesser nor a greater one, in a few words."""
-        if self.verdict is Verdict.VALID:
-            return "equal to the certificate you gave"
+        if self.verdict is Verdict.NOT_VALID:
+            return f"{len(self.failed)} failed, {len(self.unavailable)} could not be made"
         if self.verdict is Verdict.CONSISTENT:
             return self.outside or "no one vouches for it"
-        return f"{len(self.failed)} failed, {len(self.unavailable)} could not be made"
+        kept = "equal to the certificate you gave" if self._is_kept else None
+        return ", ".join(filter(None, (kept, self.signed_by)))
 
     @property
     def consistent(self) -> bool:
@@ -334,7 +344,7 @@ class CheckReport:
     @property
     def valid(self) -> bool:
         """Return whether the verdict is `valid` or better."""
-        return self.verdict is Verdict.VALID
+        return self.verdict in {Verdict.VALID, Verdict.LOGGED}
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -353,6 +363,13 @@ class CheckReport:
             "valid": self.valid,
             "checks": [check.as_document() for check in self.checks],
         }
+
+    @property
+    def _is_kept(self) -> bool:
+        return any(
+            check.id == CheckId.CERTIFICATE_COPY and check.status is CheckStatus.PASS
+            for check in self.checks
+        )
 
     def _with(self, status: CheckStatus) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if check.status is status)
@@ -433,6 +450,11 @@ class Ledger:
     def unanchored(self, check: CheckId, seen: str) -> None:
         """Note that nothing in the bundle could settle `check`."""
         self._completed[check] = (CheckStatus.UNANCHORED, seen)
+
+    def withheld(self, check: CheckId, seen: str) -> None:
+        """Note that `check` could be made of what is open alone; what was wrong stays wrong."""
+        if self._completed.get(check, (CheckStatus.PASS, ""))[0] is CheckStatus.PASS:
+            self._completed[check] = (CheckStatus.WITHHELD, seen)
 
     def depends_on_outside(self, facts: str) -> None:
         """Note that the tier rests on `facts` that nothing in the bundle can settle."""

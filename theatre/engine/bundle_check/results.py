@@ -20,6 +20,7 @@ from theatre.engine.bundle_check.commitment import (
 from theatre.engine.bundle_check.evidence import Evidence
 from theatre.engine.bundle_check.folder import AGGREGATE, PER_EPISODE, canonical_object
 from theatre.engine.bundle_check.human_scores import Panel, check_human_scores
+from theatre.engine.bundle_check.plain_records import episode_line, merkle_root, salted_leaf
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import (
@@ -80,6 +81,7 @@ class RunEvidence:
     sanitiser: JsonValue | Nothing = NOTHING
     outcomes: Sequence[EpisodeOutcome] = ()
     panels: Mapping[str, Panel] = field(default_factory=dict)
+    episode_root: str | Nothing = NOTHING
     other_runner: Cause | None = None
 
 
@@ -120,9 +122,11 @@ def _check_committed_run(
     # Of what is wrong with the dataset the pass over its episodes tells.
     ids = (episode.episode_id for episode in episodes(evidence.folder, Ledger()))
     checker = RecordChecker(
-        evidence,
+        evidence.installed,
         plan,
+        evidence.ledger,
         theatre_id=evidence.theatre_id,
+        adapters=evidence.trail.detail("activated", "adapters"),
         draws=draws,
         repeated=draws.repeated(ids, plan.deterministic_sample),
         scorers=scorers,
@@ -164,6 +168,9 @@ class _EpisodePass:
         self._checker = checker
         self._batches = batches
         self._calls = CallFacts()
+        self._draws = draws
+        self._leaves: list[bytes] = []
+        self._record_line: bytes | None = None
         self._outcomes: list[EpisodeOutcome] = []
         self._records = stored_records(evidence.folder, ground_truth.total, evidence.ledger)
         self._next = next(self._records, None)
@@ -197,7 +204,12 @@ class _EpisodePass:
                 line, outcome = self._scoring.line(episode, answer)
                 self._outcomes.append(outcome)
                 outcomes = frozenset({outcome})
-            lines.take(episode, outcomes, line)
+            stored = lines.take(episode, outcomes, line)
+            if stored is not None and not isinstance(self._ground_truth.gold, Cause):
+                label = self._ground_truth.gold.get(episode.episode_id)
+                line = episode_line(episode.line.decode(), label, self._record_line, stored)
+                salt = self._draws.salt(episode.episode_id)
+                self._leaves.append(salted_leaf(salt, line))
             failures += EpisodeOutcome.MISSING in outcomes
         progress(read)
         if read != total:
@@ -256,9 +268,11 @@ class _EpisodePass:
 
     def _take_up_to(self, position: int) -> RecordItem | None:
         """Take the record at `position` and return it; what lies before it is misplaced."""
+        self._record_line = None
         while self._next is not None and self._next.position <= position:
             item = self._take(self._next)
             if item.position == position:
+                self._record_line = item.raw
                 return item
             self._refuse_misplaced(item)
         return None
@@ -289,6 +303,9 @@ class _EpisodePass:
             ground_truth=self._ground_truth,
             sanitiser=self._checker.sanitiser,
             outcomes=self._outcomes,
+            episode_root=merkle_root(self._leaves)
+            if 0 < len(self._leaves) == self._ground_truth.total
+            else NOTHING,
             other_runner=self._checker.other_runner,
         )
 
@@ -306,10 +323,10 @@ class ScoreLines:
         episode: GroundTruthEpisode,
         outcomes: frozenset[EpisodeOutcome],
         line: bytes | None,
-    ) -> None:
+    ) -> bytes | None:
         """Compare the next stored line: with `line`, or where that is unknown by its outcome.
 
-        Without any `outcomes` nothing is known of it.
+        Without any `outcomes` nothing is known of it. Return the stored line.
         """
         self._number += 1
         where, raw = f"{PER_EPISODE} line {self._number}", None
@@ -321,6 +338,7 @@ class ScoreLines:
         elif line is None or raw != line:
             with self._ledger.noting(*_OF_LINES):
                 self._compare(raw, where, episode, outcomes, line)
+        return raw
 
     def finish(self, cause: Cause | None) -> None:
         """Note lines behind the last episode; `cause` says why scores were not recomputed."""

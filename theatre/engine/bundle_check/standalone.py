@@ -42,6 +42,15 @@ from theatre.engine.bundle_check.arithmetic import (
 from theatre.engine.bundle_check.bundle_reader import Evidence, place_of
 from theatre.engine.bundle_check.data_audit import BASELINES, PLAYED, evidence_findings
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
+from theatre.engine.bundle_check.plain_proofs import (
+    ProofLine,
+    Reader,
+    log_is_trusted,
+    proofs_of,
+    reader_of,
+    signing_is_trusted,
+    unseen,
+)
 from theatre.engine.bundle_check.plain_records import (
     MISFIT,
     SHA256,
@@ -55,7 +64,8 @@ from theatre.engine.bundle_check.plain_records import (
 
 ABOUT: Final = """Check an evidence bundle of Echelon Theatre. Nothing has to be installed.
 
-Exit code 0: nothing failed. 10: a check failed. 5: the folder is no bundle.
+Exit code 0: nothing failed. 10: a check failed. 9: a lesser word than --require asks for. 5: the
+folder is no bundle, or a file of yours is not what it should be.
 """
 NOT_MADE: Final = {
     "certificate-schema": "every member of the certificate is computed again by certificate-fields",
@@ -825,6 +835,7 @@ def extra_caps(evidence: Evidence, adapter: str) -> list[str]:
     found = {
         "episodes-not-run": evidence.results[0].outcomes["not_run"] > 0,
         "gold-unpinned": evidence.gold_is_unpinned(),
+        "episodes-withheld": "withheld" in evidence.config,
         "version-unreported": adapter.startswith("plain_"),
         "reproduction": evidence.reproduction is not None,
         "construct-not-isolated": not (closed["files"] and closed["processes"]),
@@ -915,6 +926,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "replay_count": aggregate["episode_counts"]["scored"],
         "commitment_hash": evidence.commitment_hash,
         "coin_sha256": sha256(evidence.coin),
+        "episode_root": evidence.episode_root,
         "evidence_bundle_hash": sha256(evidence.raw("SHA256SUMS")),
         "audit_head": evidence.trail[-1]["entry_hash"],
         "dataset_hash": hashes.get(evidence.config["replay_dataset_id"]),
@@ -987,35 +999,69 @@ CHECKS: Final[dict[str, Callable[[Evidence], Problems]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The result of a bundle: the problems of each check, and what is accepted unchecked."""
+    """The result of a bundle: the problems of each check, and what is accepted unchecked.
+
+    `signed` says in words which key that the reader trusts signed, if one did; `logged`, whether a
+    log that he trusts has commitment and certificate; `outside`, what the tier rests on that no
+    bundle can show.
+    """
 
     problems: dict[str, list[str]]
+    proofs: list[ProofLine]
     notes: list[str]
     kept: bool
+    signed: str | None
+    logged: bool
+    outside: str | None
+
+    @property
+    def failed(self) -> int:
+        """Return how many checks failed."""
+        proofs = sum(line.ok is False for line in self.proofs)
+        return proofs + sum(map(bool, self.problems.values()))
 
     @property
     def word(self) -> str:
-        """Return `not valid`, `consistent`, or `valid` where a kept certificate is the same."""
-        if any(self.problems.values()):
+        """Return the one word, from `not valid` to `valid, logged` (docs/contract/trust.md §1)."""
+        if self.failed:
             return "not valid"
-        return "valid" if self.kept else "consistent"
+        if self.outside is not None or not (self.kept or self.signed):
+            return "consistent"
+        return "valid, logged" if self.signed and self.logged else "valid"
+
+    @property
+    def because(self) -> str:
+        """Return why it is neither a lesser nor a greater word."""
+        if self.failed:
+            return f"{self.failed} failed"
+        if self.word == "consistent":
+            return self.outside or "no one vouches for it"
+        kept = "equal to the certificate you gave" if self.kept else None
+        return ", ".join(filter(None, (kept, self.signed)))
 
     def document(self) -> Document:
         """Return the form that tools read."""
+        made = [
+            {"id": name, "ok": not found, "problems": found}
+            for name, found in self.problems.items()
+        ]
+        proofs = [{"id": line.id, "ok": line.ok, "actual": line.text} for line in self.proofs]
         return {
             "verdict": self.word,
-            "valid": self.word == "valid",
-            "checks": [
-                {"id": name, "ok": not found, "problems": found}
-                for name, found in self.problems.items()
-            ],
+            "valid": self.word in {"valid", "valid, logged"},
+            "checks": made + proofs,
             "not_made": NOT_MADE,
             "notes": self.notes,
         }
 
 
-def verify(folder: Path, *, now: datetime, kept: bytes | None = None) -> Verdict:
-    """Check the bundle in `folder`, against the certificate that the reader kept, if any."""
+def verify(
+    folder: Path, *, now: datetime, kept: bytes | None = None, reader: Reader | None = None
+) -> Verdict:
+    """Check the bundle in `folder`, against the certificate that the reader kept, if any.
+
+    `reader` says whose keys and which log its proofs are held to.
+    """
     evidence = Evidence(folder=folder, now=now, kept=kept)
     problems: dict[str, list[str]] = {}
     for name, check in CHECKS.items():
@@ -1027,7 +1073,32 @@ def verify(folder: Path, *, now: datetime, kept: bytes | None = None) -> Verdict
         except Exception as error:  # noqa: BLE001 - a document of another form can raise anything
             found.append(f"not of the expected form ({type(error).__name__}: {error!s:.80})")
         problems[name] = found
-    return Verdict(problems=problems, notes=sorted(set(evidence.notes)), kept=kept is not None)
+    if any(problems.values()):
+        proofs, outside = unseen("the bundle does not hold"), None
+    else:
+        is_certified = evidence.reproduction is None
+        why = "a reproduction certifies nothing"
+        proofs = proofs_of(evidence, reader) if is_certified else unseen(why)
+        outside = history_alone(evidence)
+    signed = reader is not None and signing_is_trusted(proofs)
+    return Verdict(
+        problems=problems,
+        proofs=proofs,
+        notes=sorted(set(evidence.notes)),
+        kept=kept is not None,
+        signed=reader.words if reader is not None and signed else None,
+        logged=log_is_trusted(proofs),
+        outside=outside,
+    )
+
+
+def history_alone(evidence: Evidence) -> str | None:
+    """Return what a tier rests on that is its issuer's word, if anything."""
+    stated = evidence.document("tier.json")
+    said = stated["assessment"]["tier"]
+    if stated["history"]["disputes"] or said == "PROVEN":
+        return f"{said} by a history that only a log would settle"
+    return None
 
 
 def printed(verdict: Verdict) -> Iterator[str]:
@@ -1038,13 +1109,20 @@ def printed(verdict: Verdict) -> Iterator[str]:
             yield f"{'':8}   {problem}"
         if len(found) > 3:  # noqa: PLR2004 - enough to see what is wrong
             yield f"{'':8}   and {len(found) - 3} more"
+    for line in verdict.proofs:
+        yield f"{WORDS[line.ok]:8} {line.id}"
+        yield f"{'':8}   {line.text}"
     for name, why in NOT_MADE.items():
         yield f"NOT MADE {name}: {why}"
     yield from (f"NOTE     {note}" for note in verdict.notes)
-    failed = sum(map(bool, verdict.problems.values()))
-    why = "equal to the certificate you gave" if verdict.kept else "no one vouches for it"
-    because = f"{failed} failed" if failed else why
-    yield f"{verdict.word} ({because}): {len(verdict.problems)} checks"
+    made = len(verdict.problems) + len(verdict.proofs)
+    yield f"{verdict.word} ({verdict.because}): {made} checks"
+
+
+WORDS: Final = {True: "PASS", False: "FAIL", None: "OPEN"}
+"""How a check of the proofs ended; what is open was settled by nothing at hand."""
+ENOUGH: Final = {"valid": {"valid", "valid, logged"}, "logged": {"valid, logged"}}
+"""What is required → the words that are enough."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -1056,6 +1134,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--certificate", type=Path, help="the certificate that you kept, outside the bundle"
     )
+    parser.add_argument(
+        "--trust", type=Path, help="the issuer's trust.json, as you got it from him"
+    )
+    parser.add_argument(
+        "--policy", type=Path, help="your own policy of logs and witnesses, in place of its"
+    )
+    parser.add_argument("--require", choices=sorted(ENOUGH), help="exit code 9 for a lesser word")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
     concluded = ("certificate.json", "reproduction.json")
@@ -1068,11 +1153,33 @@ def main(arguments: list[str] | None = None) -> int:
         if outside.is_relative_to(options.bundle.resolve()) or not outside.is_file():
             parser.error("--certificate: expected a file outside the bundle")
         kept = outside.read_bytes()
-    verdict = verify(options.bundle, now=datetime.now(UTC), kept=kept)
+    try:
+        reader = named_reader(options, parser)
+    except DefectError as error:
+        sys.stderr.write(f"{error}\n")
+        return 5
+    verdict = verify(options.bundle, now=datetime.now(UTC), kept=kept, reader=reader)
     lines = [json.dumps(verdict.document(), indent=2)] if options.json else printed(verdict)
-    text = "\n".join(lines)
-    sys.stdout.write(f"{text}\n".encode("ascii", "backslashreplace").decode())
-    return 10 if verdict.word == "not valid" else 0
+    for line in lines:
+        # Names are a stranger's: none may forge a line or steer a terminal. JSON has escapes.
+        text = line if options.json else "".join(c if c.isprintable() else "?" for c in line)
+        sys.stdout.write(f"{text}\n".encode("ascii", "backslashreplace").decode())
+    if verdict.word == "not valid":
+        return 10
+    required = options.require
+    return 9 if required is not None and verdict.word not in ENOUGH[required] else 0
+
+
+def named_reader(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Reader | None:
+    """Return whom the reader trusts, by the files that he named."""
+    files = [path for path in (options.trust, options.policy) if path is not None]
+    if not all(path.is_file() for path in files) or (files and options.trust is None):
+        parser.error("--trust, --policy: expected files, and no policy without a trust.json")
+    if options.trust is None:
+        return None
+    policy = None if options.policy is None else options.policy.read_bytes()
+    inside = options.trust.resolve().is_relative_to(options.bundle.resolve())
+    return reader_of(options.trust.read_bytes(), policy, came_with_it=inside)
 
 
 if __name__ == "__main__":

@@ -12,17 +12,26 @@ from theatre.engine.bundle_check import (
     bundle_reader,
     data_audit,
     plain_json,
+    plain_proofs,
     plain_records,
     standalone,
 )
 
-MODULES: Final = (plain_json, arithmetic, data_audit, plain_records, bundle_reader, standalone)
+MODULES: Final = (
+    plain_json,
+    arithmetic,
+    data_audit,
+    plain_records,
+    bundle_reader,
+    plain_proofs,
+    standalone,
+)
 """What it is made of, each after what it needs. They import the standard library and each other."""
 
 HEADER: Final = '''#!/usr/bin/env python3
 """Check an evidence bundle of Echelon Theatre: python3 verify_bundle.py BUNDLE
 
-One file of plain Python, 3.11 or newer; nothing has to be installed. It is made of six modules of
+One file of plain Python, 3.11 or newer; nothing has to be installed. It is made of seven modules of
 the project, and is to be had wherever the project is: `echelon check --write-verifier FILE`.
 """
 

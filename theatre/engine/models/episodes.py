@@ -41,6 +41,8 @@ class GroundTruthEpisode:
     labels: JsonObject = field(default_factory=dict)
     cluster_key: str | None = None
     metadata: JsonObject = field(default_factory=dict)
+    line: bytes = field(default=b"", compare=False, repr=False)
+    """The bytes of its line in the dataset, without the line feed."""
 
 
 def read_episodes(
@@ -104,6 +106,7 @@ def _read_episode(seq: int, line: bytes) -> GroundTruthEpisode:
         labels=_object(record, "labels", seq) if "labels" in record else {},
         cluster_key=_text(record, "cluster_key", seq) if "cluster_key" in record else None,
         metadata=_object(record, "metadata", seq) if "metadata" in record else {},
+        line=line,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Draws
+from theatre.engine.episode_root import EpisodeRoot
 from theatre.engine.errors import JournalError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 from theatre.engine.models import (
@@ -157,11 +158,13 @@ class ScoringPass:
         template: ProductTheatreTemplate,
         provider: TheatreScoringProvider,
         draws: Draws,
+        root: EpisodeRoot,
         listeners: Sequence[EpisodeListener] = (),
     ) -> None:
         self._template = template
         self._provider = provider
         self._draws = draws
+        self._root = root
         self._listeners = listeners
         self._not_run = dict.fromkeys(provider.criterion_ids, Verdict.NOT_RUN)
 
@@ -184,10 +187,13 @@ class ScoringPass:
 
             def write(pairs: Sequence[EpisodePair]) -> None:
                 for episode, result in pairs:
+                    record = None if result is None else result.record.line
                     if result is not None:
                         records.write(result.seq, result.record.line)
                     counted = None if stop.stopped else _require_present(episode, result)
-                    lines.write(aggregator.add(self._score_episode(episode, counted)))
+                    line = aggregator.add(self._score_episode(episode, counted))
+                    lines.write(line)
+                    self._root.add(episode, record, line)
                     if counted is None:
                         facts.discarded += result is not None
                         continue

@@ -25,6 +25,7 @@ from theatre.engine.certificate import (
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.coin import Draws
 from theatre.engine.commitment import CommitmentReceipt
+from theatre.engine.episode_root import EpisodeRoot
 from theatre.engine.errors import BundleError, CertificateError
 from theatre.engine.evidence_bundle import (
     CERTIFICATE,
@@ -83,6 +84,7 @@ class SettledRun:
     calls: CallFacts
     isolation: Isolation
     documents: tuple[JsonObject, JsonObject]
+    episode_root: str
     findings: tuple[str, ...]
     resolved_at: datetime
 
@@ -159,10 +161,12 @@ class Settlement:
         ):
             await run_in_thread(self._write_commitment, builder, datasets)
             reads_episodes = any(planned.over == EPISODES for planned in self._computations)
+            root = EpisodeRoot(self._draws, gold)
             scoring = ScoringPass(
                 self._template,
                 self._provider,
                 self._draws,
+                root,
                 [evidence.add, *([episodes.add] if reads_episodes else [])],
             )
             aggregator, facts = await scoring.write(builder, journal, datasets.replay)
@@ -200,6 +204,7 @@ class Settlement:
                 calls=facts,
                 isolation=weakest_isolation(read_isolation(trail.activated).values()),
                 documents=documents,
+                episode_root=root.hexdigest(),
                 findings=self._find_findings(trail.activated, ending, *documents),
                 resolved_at=resolved_at,
             )
@@ -328,6 +333,7 @@ class Settlement:
             isolation=settled.isolation,
             data_audit=audit,
             baselines=baselines,
+            episode_root=settled.episode_root,
             findings=settled.findings,
             issuer=self._settings.issuer,
             moment=format_rfc3339(settled.resolved_at),

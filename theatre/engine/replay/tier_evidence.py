@@ -36,6 +36,9 @@ _CARRYING = frozenset({ScorerKind.EXACT, ScorerKind.JUDGED})
 """Kinds of scorers that carry a tier without a qualification."""
 
 PLAIN_FORM = "plain_"
+WITHHELD_CAP = "episodes-withheld"
+"""Others cannot compute again what a published bundle keeps private."""
+
 UNREPORTED_CAP = "version-unreported"
 """The construct was asked in a form in which it reports no version: any could have answered."""
 
@@ -163,9 +166,11 @@ def _extra_caps(
     receipt: CommitmentReceipt, aggregate: JsonObject, adapter_pin: str, isolation: Isolation
 ) -> tuple[str, ...]:
     not_run = cast("dict[str, int]", aggregate["episode_counts"])["not_run"]
+    template = product_template(receipt.template_snapshot)
     found = {
         NOT_RUN_CAP: not_run > 0,
-        GOLD_UNPINNED_CAP: product_template(receipt.template_snapshot).gold_is_unpinned,
+        GOLD_UNPINNED_CAP: template.gold_is_unpinned,
+        WITHHELD_CAP: template.product_theatre_config.withheld is not None,
         UNREPORTED_CAP: adapter_pin.startswith(PLAIN_FORM),
         REPRODUCTION_CAP: receipt.reproduces is not None,
         NOT_ISOLATED_CAP: not isolation.holds,

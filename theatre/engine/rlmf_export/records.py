@@ -184,7 +184,7 @@ def agrees(answer: JsonValue | Absent, expected: JsonValue) -> bool:
 
 EXPORT_VERSION = "theatre-rlmf/1"
 SCHEMA_VERSION = "2.0.1"
-_WITHHELD = "hashes"
+_WITHHELD = {"hashes", "withheld"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +201,7 @@ class ExportFacts:
     def withheld(self) -> bool:
         """Return whether ground truth and invocations stay with the owner."""
         config = cast("JsonObject", self.template["product_theatre_config"])
-        return config.get("disclosure") == _WITHHELD
+        return config.get("disclosure") in _WITHHELD
 
 
 def training_record(facts: ExportFacts, episode: SealedEpisode) -> JsonObject:
