@@ -108,7 +108,7 @@ class EvidenceStoreError(BackendError):
 
 
 class LogUnavailableError(BackendError):
-    """No writer of the transparency log signs now; the same may succeed soon."""
+    """Log or key of certificates sign nothing now; the same may succeed soon."""
 
     code = "log-unavailable"
 

@@ -45,7 +45,7 @@ WRITER_LOCK = 0x6C6F67
 _TRUST_LOCK = 0x747273
 _LOCK_SECONDS = 0.25
 """Seconds between two looks whether the writer of another process is gone."""
-_AT_A_TIME = 1000
+_AT_A_TIME = 5000
 
 
 class TilePlace(NamedTuple):
@@ -378,7 +378,7 @@ class PostgresLog:
             return {row.leaf: row.log_index for row in found}
 
     async def take_queued(self) -> Sequence[QueuedRow]:
-        """Return the next entries of the queue, in their order; at most 1,000.
+        """Return the next entries of the queue, in their order; at most 5,000.
 
         A void entry comes once its commitment has a place.
         """

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import shutil
 import tarfile
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 from uuid import uuid4
@@ -20,6 +22,7 @@ from theatre.engine.evidence_bundle import bundle_name
 MANIFEST = "manifest.json"
 PROOFS = "proofs"
 _EPOCH = 0
+_PIECE_BYTES = 1024 * 1024
 
 
 def pack_bundle(store: EvidenceStore, bundle: Path) -> BundleArchive:
@@ -106,16 +109,28 @@ def archive_with_proofs(
             entry = _entry(f"{folder}/{PROOFS}/{name}", len(data))
             packed.write(entry.tobuf(tarfile.USTAR_FORMAT))
             packed.write(data.ljust(-(-len(data) // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE, b"\0"))
-    whole = store.unpacked / archive.sha256 / f"{sha256_hex(front.getvalue())}.tar.gz"
-    if not whole.is_file():
-        sealed = store.fetch(ObjectKind.BUNDLES, archive.sha256)
+    # Verified each time, and so is the whole: a copy on a disk may have been changed.
+    sealed = store.fetch(ObjectKind.BUNDLES, archive.sha256)
+    expected = _sha256_of_both(front.getvalue(), sealed, archive.sha256)
+    whole = store.unpacked / archive.sha256 / f"{expected}.tar.gz"
+    if sha256_at(whole) != expected:
         with store.draft() as draft:
             with draft.open("wb") as target, sealed.open("rb") as source:
                 target.write(front.getvalue())
                 shutil.copyfileobj(source, target)
             whole.parent.mkdir(parents=True, exist_ok=True)
             draft.replace(whole)
-    return whole, sha256_of(whole)
+    return whole, expected
+
+
+@lru_cache(maxsize=256)
+def _sha256_of_both(front: bytes, sealed: Path, _sha256: str) -> str:
+    """Return the SHA-256 of what is in front and the sealed archive behind it."""
+    digest = hashlib.sha256(front)
+    with sealed.open("rb") as source:
+        while piece := source.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def proof_file(
@@ -129,7 +144,7 @@ def proof_file(
         return None
     sha256 = sha256_hex(data)
     place = store.unpacked / archive.sha256 / sha256
-    if not place.is_file():
+    if sha256_at(place) != sha256:
         with store.draft() as draft:
             draft.write_bytes(data)
             place.parent.mkdir(parents=True, exist_ok=True)

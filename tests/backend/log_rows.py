@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from backend.runtime import now
 from tests.backend.databases import Database
 from tests.theatre.echelon_process import until
+from theatre.files.trust_home import TrustHome
 from theatre.transparency.notes import Checkpoint, Note
 from theatre.transparency.record import LogRecord
 from theatre.transparency.tiles import Tree, grow
+
+
+def shared_keys(folder: Path) -> dict[str, str]:
+    """Make keys for all machines of a database, and return the variables that name them."""
+    home = TrustHome(folder)
+    home.open(issuer="local", at=now())
+    return {
+        "ECHELON_TRUST": str(home.folder / "trust.json"),
+        "ECHELON_ISSUER_KEY": f"file2:{home.folder / 'issuer.pem'}",
+        "ECHELON_LOG_KEY": f"file2:{home.folder / 'log.pem'}",
+    }
 
 
 def await_logged(database: Database, entries: int) -> None:

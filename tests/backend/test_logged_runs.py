@@ -35,6 +35,7 @@ from theatre.transparency.bundle_proofs import (
     COMMITMENT_PROOF,
     STATEMENT,
     TRUST,
+    Certified,
     ProofCheck,
     Proofs,
     check_proofs,
@@ -130,19 +131,24 @@ def test_a_certificate_is_signed_and_both_its_entries_are_proved(
     (bundle,) = (tmp_path / "downloaded").iterdir()
     proofs = {one.name: one.read_bytes() for one in (bundle / "proofs").iterdir()}
     assert proofs.keys() == {COMMITMENT_PROOF, CERTIFICATE_PROOF, STATEMENT, TRUST}
-    lines = check_proofs(
+    report = check_proofs(
         Proofs(
             commitment=proofs[COMMITMENT_PROOF],
             statement=proofs[STATEMENT],
             certificate=proofs[CERTIFICATE_PROOF],
         ),
-        certificate,
-        close_by=parse_rfc3339(str(committed_entry[1]["close_by"])),
+        Certified(
+            certificate=certificate,
+            close_by=parse_rfc3339(str(committed_entry[1]["close_by"])),
+            run_nonce=run_nonce(LogProof.parse(proofs[COMMITMENT_PROOF]).checkpoint),
+            coin=bytes.fromhex((bundle / "coin.txt").read_text()),
+        ),
         trust=reader.trust,
     )
-    # No witness is asked for.
-    assert {line.check: line.ok for line in lines} == {
-        check: None if check is ProofCheck.WITNESSES else True for check in ProofCheck
+    # No witness is asked for, nor the log of today.
+    open_lines = {ProofCheck.WITNESSES, ProofCheck.CLOSURE}
+    assert {line.check: line.ok for line in report.lines} == {
+        check: None if check in open_lines else True for check in ProofCheck
     }
     for name, data in proofs.items():
         assert client.get(f"{path}/evidence-bundle/proofs/{name}").body == data

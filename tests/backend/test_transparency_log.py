@@ -10,8 +10,11 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.database.embedded.cluster import SUPERUSER
+from backend.database.sessions import OWNER
 from backend.repositories.transparency_log import PostgresLog, hold_writer_lock
+from backend.services.transparency.writer import Pace
 from tests.backend.databases import Database
+from tests.backend.test_issuer_keys import played
 from tests.theatre.transparency.log_conformance import LOG, LogConformance, write
 from tests.theatre.transparency.log_stage import entry
 from theatre.transparency.errors import LogForkError
@@ -61,3 +64,37 @@ class TestPostgresLog(LogConformance):
                 assert (await late.append([entry(4)])).indices == (3,)
 
         asyncio.run(scene())
+
+
+def test_an_entry_of_a_transaction_that_took_long_is_not_passed_over(database: Database) -> None:
+    """The writer does not look again at what older transactions queued: this one is not older."""
+    insert = "INSERT INTO log_queue (type, entry) VALUES ('key/v1', %s)"
+
+    async def scene(engine: AsyncEngine) -> None:
+        store = PostgresLog(engine)
+        writer = LogWriter(store, LOG.key, LOG.sign)
+        await writer.open()
+        with database.connected(OWNER) as slow, slow.transaction():
+            slow.execute(insert, [entry(1)])
+            database.add("log_queue", {"type": "key/v1", "entry": entry(2)})
+            (taken,) = await store.take_queued()
+            assert taken.entry == entry(2)
+            await writer.append([taken.entry])
+            assert await store.take_queued() == []
+        (taken,) = await store.take_queued()
+        assert taken.entry == entry(1)
+        await writer.append([taken.entry])
+        assert await store.take_queued() == []
+        # One that starts again finds nothing to be logged twice.
+        assert await PostgresLog(engine).take_queued() == []
+
+    played(database, scene)
+
+
+def test_a_burst_is_signed_at_once_and_then_a_checkpoint_a_second() -> None:
+    pace = Pace(0.0)
+    waits = [pace.seconds_to_wait(0.0) for _ in range(8)]
+    assert waits == [0.0] * 8
+    assert [pace.seconds_to_wait(float(second)) for second in (0, 1, 2)] == [1.0, 1.0, 1.0]
+    # Ten quiet seconds, and it is idle again.
+    assert [pace.seconds_to_wait(12.0) for _ in range(8)] == [0.0] * 8

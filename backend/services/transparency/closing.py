@@ -103,7 +103,7 @@ async def close_certified(
     """Sign and store a certificate, and queue the entry that closes its commitment.
 
     CertificateError where it is not of the logged commitment, or its run drew with another nonce
-    than that of the log: then nothing is signed.
+    than that of the log: then nothing is signed. LogUnavailableError where the key does not answer.
     """
     theatre_id = str(certificate["theatre_id"])
     logged = await find_commitment(connection, theatre_id)
@@ -113,13 +113,23 @@ async def close_certified(
     signed = SignedCheckpoint.verify(logged.checkpoint, [keys.trust.log])
     place = commitment_log(LogProof(logged.place, (), logged.checkpoint), signed)
     statement = certificate_statement(certificate, place)
-    # In a thread: the key may be another machine's.
-    sigstore = await asyncio.to_thread(sign_statement, statement, keys.signer)
+    sigstore = await _sign(statement, keys)
     await store_certificate(
         connection, certificate, sigstore=sigstore, statement_sha256=sha256_hex(statement)
     )
     entry = certificate_entry(certificate, statement, logged.place)
     await queue_certificate(connection, theatre_id, entry)
+
+
+async def _sign(statement: bytes, keys: IssuerKeys) -> bytes:
+    try:
+        # In a thread: the key may be another machine's.
+        return await asyncio.to_thread(sign_statement, statement, keys.signer)
+    except Exception as error:
+        # A KMS raises what its library does. The run is done, and waits for its certificate.
+        raise LogUnavailableError(
+            f"expected the issuer's key to sign, got {type(error).__name__}"
+        ) from error
 
 
 async def _require_logged_run(

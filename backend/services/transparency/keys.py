@@ -55,8 +55,8 @@ def open_keys(settings: Settings, *, at: datetime) -> IssuerKeys:
     if missing:
         raise SettingsError(
             f"expected {' and '.join(missing)}, got none: who runs theatres in the mode production "
-            "names the keys that sign its certificates and its log; `echelon key trust FOLDER` "
-            "makes them"
+            "names the keys that sign its certificates and its log; `echelon key trust FOLDER "
+            "--issuer NAME` makes them"
         )
     return _named_keys(named["trust"], named["issuer_key"], named["log_key"])
 

@@ -89,7 +89,7 @@ async def _write(
             while taken := await store.take_queued():
                 await writer.append([one.entry for one in taken])
                 await asyncio.sleep(pace.seconds_to_wait(loop.time()))
-            await queued.wait(_LOOK_SECONDS)
-            # The lock is held as long as this connection answers.
-            await connection.execute(text("SELECT 1"))
-            await connection.commit()
+            if not await queued.wait(_LOOK_SECONDS):
+                # The lock is held as long as this connection answers.
+                await connection.execute(text("SELECT 1"))
+                await connection.commit()
