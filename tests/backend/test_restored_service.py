@@ -149,9 +149,9 @@ def test_the_second_of_two_services_that_restore_one_backup_is_found_by_its_witn
             certify(ada, waiting)
             certify(ada, committed(ada, stage.template))
             await_size(database, 6)
-        # Each start tells the witness how far the log has got.
-        with operator.served(database, "first"):
             until(lambda: b"\n6\n" in seen_by(tmp_path / "w"), "the witness that has seen it")
+            shown = "the witness on the checkpoint"
+            until(lambda: b" witness.example " in client.get("/log/checkpoint").body, shown)
 
         shutil.copytree(keys.folder, tmp_path / "second" / "trust")
         # Who restores hears it at once; started all the same, the service signs nothing.
@@ -168,7 +168,6 @@ def test_the_second_of_two_services_that_restore_one_backup_is_found_by_its_witn
         with operator.served(restored, "second") as client:
             go_on(client, operator, waiting)
             await_size(restored, 8)
-        with operator.served(restored, "second"):
             until(lambda: b"\n8\n" in seen_by(tmp_path / "w"), "the witness that has seen it")
         with operator.served(database, "first"):
             operator.await_refusal(8)
