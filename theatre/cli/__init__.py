@@ -43,7 +43,7 @@ COMMANDS = {
         "Keep a repository's changes as ground truth.",
     ),
     "inspect": ("theatre.cli.inspect_command:inspect", "Show a certificate, with intervals."),
-    "log": ("theatre.cli.trust_group:log", "Show and export your log of commitments."),
+    "log": ("theatre.cli.log_group:log", "Show, export, check and recover your log."),
     "monitor": ("theatre.cli.monitor_command:monitor", "Follow a log, and list what it owes."),
     "reproduce": ("theatre.cli.reproduce_command:reproduce", "Make the run of a bundle again."),
     "score": ("theatre.cli.score_command:score", "Score recorded answers again."),

@@ -19,6 +19,7 @@ from theatre.transparency.log import (
     prove_inclusion,
 )
 from theatre.transparency.notes import Note, SignedCheckpoint
+from theatre.transparency.policy import Witness
 from theatre.transparency.proofs import LogProof
 from theatre.transparency.record import LogRecord
 from theatre.transparency.trust import Trust
@@ -29,17 +30,37 @@ def issuer_home() -> TrustHome:
     return TrustHome(trust_folder(os.environ))
 
 
+async def compare_log(home: TrustHome, trust: Trust) -> Sequence[Witness]:
+    """Hold the log to what others have seen of it; return the witnesses that answered.
+
+    Raises LogBehindError and LogForkError where nothing may be signed (docs/adr/0185).
+    """
+    witnesses = [one for one in trust.policy.witnesses.values() if one.url is not None]
+    copies = home.copies()
+    if not (witnesses or copies or trust.url):
+        return ()
+    from theatre.cli.log_network import (  # noqa: PLC0415 - aiohttp takes its time
+        compare_with_others,
+    )
+
+    compared = await compare_with_others(home.log, trust, copies)
+    for other in compared.missing:
+        echo(f"warning: {other}", err=True)
+    return compared.witnesses
+
+
 async def append_entries(home: TrustHome, trust: Trust, entries: Sequence[bytes]) -> Appended:
     """Log entries, with the cosignatures of the witnesses that answer; returns once public.
 
-    Witnesses are asked outside of the log's lock: a slow one delays no other run. Raises
-    LogForkError where the log is not the one that was signed, or is gone, StateConflictError where
-    another process does not let go of it, and OSError for what the disk refuses.
+    Others are asked outside of the log's lock: a slow one delays no other run. Raises
+    LogForkError where the log is not the one that was signed, or is gone, LogBehindError where it
+    was restored from an older copy, StateConflictError where another process does not let go of it,
+    and OSError for what the disk refuses.
     """
+    witnesses = await compare_log(home, trust)
     async with home.log.hold():
         writer = await _open_writer(home, trust)
         appended = await writer.append(entries)
-    witnesses = [one for one in trust.policy.witnesses.values() if one.url is not None]
     if not witnesses:
         return appended
     from theatre.cli.log_network import gather_cosignatures  # noqa: PLC0415 - aiohttp takes its time
@@ -76,8 +97,8 @@ async def prove_commitment(home: TrustHome, trust: Trust, entry: bytes) -> LogPr
 async def _open_writer(home: TrustHome, trust: Trust) -> LogWriter:
     if await home.log.signed() is None:
         raise LogForkError(
-            f"expected the log {trust.log.name} in {home.folder / 'log'}, got none: put it back "
-            "from a copy (an exported one has all but the file .signed, which is its checkpoint)"
+            f"expected the log {trust.log.name} in {home.folder / 'log'}, got none: bring it "
+            "back; `echelon log recover PLACE` takes it from a public copy"
         )
     writer = LogWriter(home.log, trust.log, home.log_signer(trust))
     await writer.open()

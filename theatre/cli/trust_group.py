@@ -1,9 +1,8 @@
-"""`echelon trust` and `echelon log`: the issuer's keys, and his log as a folder to publish."""
+"""`echelon trust`: the issuer's keys, shown, rotated and revoked."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import click
 
 from theatre.cli.exits import echo, json_option, print_document
-from theatre.cli.issuer_log import append_entries, issuer_home
+from theatre.cli.issuer_log import append_entries, compare_log, issuer_home
 from theatre.cli.run_log import sweep
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
@@ -19,7 +18,7 @@ from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.transparency.entries import EntryType, encode_entry
 from theatre.transparency.errors import MalformedError
-from theatre.transparency.notes import Checkpoint, Note, encode_base64
+from theatre.transparency.notes import encode_base64
 from theatre.transparency.policy import Policy
 from theatre.transparency.trust import key_entry
 
@@ -58,6 +57,8 @@ def rotate(*, as_json: bool) -> None:
     home = issuer_home()
     now = datetime.now(UTC)
     current = home.open(issuer=Workspace.from_environment().issuer, at=now)
+    # Before the keys are changed: a log that was restored cannot say so.
+    asyncio.run(compare_log(home, current))
     rotated = home.rotate(current, at=now)
     asyncio.run(append_entries(home, rotated, [key_entry(key) for key in rotated.keys[-2:]]))
     if as_json:
@@ -121,42 +122,3 @@ def policy(file: Path) -> None:
     for witness in asked.witnesses.values():
         echo(f"witness  {witness.key} {witness.url or 'not asked: it has no address'}")
     echo(f"quorum   {asked.quorum}")
-
-
-@click.group()
-def log() -> None:
-    """Show your log, and export it as a folder that any web server can publish."""
-
-
-@log.command("show")
-@json_option
-def show_log(*, as_json: bool) -> None:
-    """Show the last checkpoint of your log.
-
-    Commitments of runs that have ended without being closed are closed first.
-    """
-    asyncio.run(sweep(at=datetime.now(UTC)))
-    data = asyncio.run(issuer_home().log.read("checkpoint"))
-    checkpoint = Checkpoint.parse(Note.parse(data).text)
-    if as_json:
-        print_document(
-            {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
-        )
-    else:
-        for line in data.decode().splitlines():
-            echo(line)
-
-
-@log.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-def export(folder: Path) -> None:
-    """Copy your log and your trust.json to FOLDER; what is there already is brought up to date."""
-    home = issuer_home()
-    source = home.folder / "log"
-    if not (source / "checkpoint").exists():
-        raise NotFoundError(f"expected a log in {source}, got none: no run has made one yet")
-    # The checkpoint last: who reads meanwhile finds every tile of the one that he sees.
-    shutil.copytree(source / "tile", folder / "tile", dirs_exist_ok=True)
-    shutil.copyfile(home.folder / "trust.json", folder / "trust.json")
-    shutil.copyfile(source / "checkpoint", folder / "checkpoint")
-    echo(f"exported {folder}")

@@ -11,8 +11,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from theatre.engine.errors import NotFoundError
 from theatre.engine.merkle import leaf_hash
-from theatre.transparency.errors import LogForkError, MalformedError, ProofError
+from theatre.transparency.errors import (
+    LogBehindError,
+    LogForkError,
+    MalformedError,
+    ProofError,
+)
 from theatre.transparency.merkle import (
     LeafRange,
     consistency_path,
@@ -108,13 +114,15 @@ class LogWriter:
         """Read the tree of what was signed; sign the empty tree of a new log.
 
         Raises LogForkError where the tiles are not those that were signed: then nothing may be
-        signed again by this key until an operator has found out why.
+        signed again by this key until an operator has found out why. LogBehindError where the
+        public checkpoint is newer than that.
         """
         self._signed = await self._store.signed()
         if self._signed is None:
             await self._sign_tree(Tree())
             return
         signed = SignedCheckpoint.verify(self._signed, [self._key])
+        await self._require_newest(signed.checkpoint)
         try:
             tree = await read_edge(self._store, signed.checkpoint.size)
         except MalformedError as error:
@@ -126,6 +134,19 @@ class LogWriter:
         self._tree = tree
         # It may have died between signing and publishing.
         await self._store.publish(self._signed)
+
+    async def _require_newest(self, signed: Checkpoint) -> None:
+        """Refuse a state that is older than what is public: it was copied back."""
+        try:
+            data = await self._store.read(CHECKPOINT)
+        except NotFoundError:
+            return
+        public = SignedCheckpoint.verify(data, [self._key]).checkpoint
+        if public.size > signed.size:
+            raise LogBehindError(
+                f"expected what was signed of {signed.origin} to be as new as its checkpoint of "
+                f"{public.size} entries, got {signed.size}: it was restored from an older copy"
+            )
 
     async def append(self, entries: Sequence[bytes]) -> Appended:
         """Log entries; one that the log has keeps its place. Returns once they are public."""
