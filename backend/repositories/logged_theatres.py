@@ -15,6 +15,7 @@ from backend.database.models import (
     QueuedEntry,
     Theatre,
     TheatreCertificate,
+    TheatreCoin,
     TrustDocument,
 )
 
@@ -30,6 +31,7 @@ class LoggedTheatre(NamedTuple):
 
     id: str
     receipt: bytes
+    coin: bytes | None
     is_certificate_run: bool | None
     total_episodes: int
     outcome: str | None
@@ -51,6 +53,7 @@ async def stream_logged_theatres(connection: AsyncConnection) -> AsyncIterator[L
         select(
             Theatre.id,
             Theatre.receipt,
+            TheatreCoin.coin,
             Theatre.is_certificate_run,
             Theatre.total_episodes,
             Theatre.outcome,
@@ -62,6 +65,7 @@ async def stream_logged_theatres(connection: AsyncConnection) -> AsyncIterator[L
             closing.type,
             closed.log_index,
         )
+        .outerjoin(TheatreCoin, TheatreCoin.theatre_id == Theatre.id)
         .outerjoin(TheatreCertificate, TheatreCertificate.theatre_id == Theatre.id)
         .outerjoin(commitment, and_(of_theatre[0], commitment.type == "commitment/v1"))
         .outerjoin(committed, committed.queue_id == commitment.id)

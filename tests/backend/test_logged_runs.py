@@ -27,18 +27,18 @@ from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_lost_workers import a_company
 from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.test_uncalled import swept, with_engine
+from tests.backend.theatre_templates import with_config
 from tests.theatre.echelon_process import until
+from tests.theatre.runs import COIN
+from theatre.cli.bundle_proofs import Reader
+from theatre.cli.checking import check_folder
+from theatre.engine.bundle_check.report import Verdict
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.clock import parse_rfc3339
 from theatre.transparency.bundle_proofs import (
     CERTIFICATE_PROOF,
     COMMITMENT_PROOF,
     STATEMENT,
     TRUST,
-    Certified,
-    ProofCheck,
-    Proofs,
-    check_proofs,
     run_nonce,
 )
 from theatre.transparency.entries import decode_entry
@@ -66,7 +66,7 @@ def has_come(ada: Client, path: str, episodes: int) -> bool:
     return bool(ada.get(path).document["progress"] == episodes)
 
 
-class Reader:
+class Stranger:
     """A stranger, who has the address of the service and nothing else."""
 
     def __init__(self, client: Client) -> None:
@@ -103,7 +103,7 @@ class Reader:
 def test_a_certificate_is_signed_and_both_its_entries_are_proved(
     client: Client, stage: SumsStage, database: Database, tmp_path: Path
 ) -> None:
-    ada, reader = client.registered("ada"), Reader(client)
+    ada, reader = client.registered("ada"), Stranger(client)
     path = committed(ada, stage.template)
     assert reader.entries() == []
     theatre = run(ada, path).document
@@ -131,25 +131,9 @@ def test_a_certificate_is_signed_and_both_its_entries_are_proved(
     (bundle,) = (tmp_path / "downloaded").iterdir()
     proofs = {one.name: one.read_bytes() for one in (bundle / "proofs").iterdir()}
     assert proofs.keys() == {COMMITMENT_PROOF, CERTIFICATE_PROOF, STATEMENT, TRUST}
-    report = check_proofs(
-        Proofs(
-            commitment=proofs[COMMITMENT_PROOF],
-            statement=proofs[STATEMENT],
-            certificate=proofs[CERTIFICATE_PROOF],
-        ),
-        Certified(
-            certificate=certificate,
-            close_by=parse_rfc3339(str(committed_entry[1]["close_by"])),
-            run_nonce=run_nonce(LogProof.parse(proofs[COMMITMENT_PROOF]).checkpoint),
-            coin=bytes.fromhex((bundle / "coin.txt").read_text()),
-        ),
-        trust=reader.trust,
-    )
-    # No witness is asked for, nor the log of today.
-    open_lines = {ProofCheck.WITNESSES, ProofCheck.CLOSURE}
-    assert {line.check: line.ok for line in report.lines} == {
-        check: None if check in open_lines else True for check in ProofCheck
-    }
+    trusted = Reader(trust=reader.trust, words="signed", log=None)
+    report = check_folder(bundle, reader=trusted)
+    assert (report.failed, report.verdict) == ((), Verdict.LOGGED)
     for name, data in proofs.items():
         assert client.get(f"{path}/evidence-bundle/proofs/{name}").body == data
     proof = client.get(f"/log/proof/{statement.sha256}").body
@@ -168,10 +152,31 @@ def test_a_certificate_is_signed_and_both_its_entries_are_proved(
     assert (shown["number"], shown["of"], shown["text"]) == (1, 1, "run 1 of 1")
 
 
+def test_with_hashes_alone_the_log_tells_no_commitment_before_its_coin_is_out(
+    database: Database, tmp_path: Path, stage: SumsStage
+) -> None:
+    template = with_config(stage.template, disclosure="hashes")
+    with served(create_app(settings_for(database, tmp_path / "home", **stage.settings))) as client:
+        ada, reader = client.registered("ada"), Stranger(client)
+        path = committed(ada, template)
+        assert run(ada, path).document["outcome"] == "certified"
+        (_, logged), _ = reader.await_entries(2)
+        certificate = client.get(f"{path}/certificate").document
+        archive = tmp_path / "bundle.tar.gz"
+        archive.write_bytes(ada.get(f"{path}/evidence-bundle").body)
+        trusted = Reader(trust=reader.trust, words="signed", log=None)
+    assert logged["salted"] is True
+    assert logged["commitment_hash"] != certificate["commitment_hash"]
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path / "downloaded", filter="data")
+    (bundle,) = (tmp_path / "downloaded").iterdir()
+    assert check_folder(bundle, reader=trusted).verdict is Verdict.LOGGED
+
+
 def test_what_is_served_of_the_log_may_be_kept_as_long_as_it_stays_true(
     client: Client, stage: SumsStage
 ) -> None:
-    ada, reader = client.registered("ada"), Reader(client)
+    ada, reader = client.registered("ada"), Stranger(client)
     theatre = run(ada, committed(ada, stage.template)).document
     _, (_, closed) = reader.await_entries(2)
     caching = {
@@ -209,7 +214,7 @@ def test_every_end_closes_its_commitment_and_the_record_counts_as_the_log_does(
     stage = sums_stage(tmp_path / "stage", sums(3, gate_at=3))
     settings = settings_for(database, tmp_path / "home", **stage.settings)
     with served(create_app(settings)) as client:
-        ada, reader = client.registered("ada"), Reader(client)
+        ada, reader = client.registered("ada"), Stranger(client)
         never_begun = committed(ada, stage.template)
         assert ada.post(f"{never_begun}/cancel", b"").status == 200
         ended = []
@@ -272,7 +277,7 @@ def test_no_construct_is_called_while_no_writer_signs(
     ):
         hanging.execute(f"SELECT pg_advisory_lock({WRITER_LOCK})")
         with served(create_app(settings)) as client:
-            ada, reader = client.registered("ada"), Reader(client)
+            ada, reader = client.registered("ada"), Stranger(client)
             path = committed(ada, stage.template)
             assert ada.post(f"{path}/run", b"").status == 202
 
@@ -303,14 +308,14 @@ def test_a_theatre_whose_commitment_is_logged_cannot_be_rehearsed_and_is_abandon
         async def queue(engine: AsyncEngine) -> None:
             async with engine.begin() as connection:
                 stored = await read_stored_theatre(connection, theatre_id)
-                await queue_commitment(connection, theatre_commitment(stored.value()))
+                await queue_commitment(connection, theatre_commitment(stored.value(), COIN))
 
         with_engine(database, queue)
         rehearsal = ada.post(f"{path}/run", {"is_certificate_run": False})
         assert (rehearsal.status, rehearsal.slug) == (409, "invalid-transition")
         assert swept(database, settings, now() + timedelta(days=31)) == 1
     with served(create_app(settings.model_copy(update={"worker_in_api": True}))) as client:
-        entries = Reader(client).await_entries(2)
+        entries = Stranger(client).await_entries(2)
     # The void was queued before its commitment had a place.
     assert entries[1] == (
         "void/v1",

@@ -58,7 +58,7 @@ def journal_of(
 async def logged(engine: AsyncEngine, theatre: Theatre, keys: IssuerKeys) -> bytes:
     """Log a commitment as the service does, and return the nonce that it gives."""
     async with engine.begin() as connection:
-        await queue_commitment(connection, theatre_commitment(theatre))
+        await queue_commitment(connection, theatre_commitment(theatre, COIN))
     store = PostgresLog(engine)
     writer = LogWriter(store, keys.trust.log, keys.sign_log)
     await writer.open()

@@ -95,6 +95,7 @@ def show_others() -> None:
         "axion_suite",
         "service_requests",
         "journal_writes",
+        "log_figures",
         "log_costs",
     ):
         sys.stdout.flush()

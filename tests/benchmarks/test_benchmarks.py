@@ -93,6 +93,20 @@ OF_A_DOCUMENT = [
             ],
         ),
         (
+            "log_figures",
+            "64 16",
+            [
+                "append, folder, durable",
+                "proof of inclusion, folder",
+                "its check, signature too",
+                "proof of consistency, folder",
+                "append, tiles and checkpoint in memory",
+                "echelon log export",
+                "echelon monitor, from nothing",
+                "echelon monitor, nothing new",
+            ],
+        ),
+        (
             "log_costs",
             "8 1 3",
             [

@@ -9,7 +9,7 @@ from theatre.engine.canonical_json import parse_object
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import TheatreError
 from theatre.engine.evidence_bundle import bundle_name
-from theatre.files.theatre_store import RECEIPT, FileTheatreStore
+from theatre.files.theatre_store import RECEIPT, FileTheatreStore, read_coin
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.bundle_proofs import COMMITMENT_PROOF, STATEMENT
 from theatre.transparency.entries import EntryType
@@ -45,7 +45,9 @@ def _check_stored(
             # It has not begun, or is none that is logged.
             return
         document = parse_object((view.folder / RECEIPT).read_bytes())
-        commitment = receipt_commitment(CommitmentReceipt.from_document(document))
+        commitment = receipt_commitment(
+            CommitmentReceipt.from_document(document), read_coin(view.folder)
+        )
     except (TheatreError, OSError) as error:
         subject = f"theatre {theatre_id}"
         yield LogFinding("theatre-unreadable", subject, "its trail and receipt", str(error))

@@ -23,7 +23,6 @@ from theatre.engine.canonical_json import JsonObject, canonical_line, parse_obje
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.coin import Coin
 from theatre.engine.errors import (
-    CoinError,
     InvalidTransitionError,
     ParseError,
     StateConflictError,
@@ -33,8 +32,7 @@ from theatre.engine.evidence_bundle import CERTIFICATE, COIN, bundle_name
 from theatre.engine.merkle import leaf_hash
 from theatre.engine.replay.trail import read_run_nonce
 from theatre.engine.state_machine import TheatreState
-from theatre.engine.templates import product_template
-from theatre.engine.theatre import OVERDUE, Theatre
+from theatre.engine.theatre import OVERDUE
 from theatre.files.durable import append_durably, replace_durably, sync_folder
 from theatre.files.open_commitments import OpenCommitment
 from theatre.files.run_journal import TRAIL, last_state, read_trail
@@ -56,6 +54,7 @@ from theatre.transparency.log import Appended, prove_inclusion
 from theatre.transparency.notes import SignedCheckpoint
 from theatre.transparency.policy import Policy
 from theatre.transparency.proofs import LogProof
+from theatre.transparency.run_entries import theatre_commitment, void_reason
 from theatre.transparency.statements import (
     SignedStatement,
     certificate_statement,
@@ -66,13 +65,6 @@ from theatre.transparency.trust import Trust
 PROOFS: Final = "proofs"
 _DRAFT: Final = ".proofs.partial"
 _ENDED: Final = frozenset({TheatreState.RESOLVED.value, TheatreState.ARCHIVED.value})
-_REASONS: Final = {
-    ("no_certificate", "nothing-scored"): VoidReason.NOTHING_SCORED,
-    ("void", "cancelled"): VoidReason.CANCELLED,
-    ("void", "not-closed-in-time"): VoidReason.ABANDONED,
-}
-"""Outcome and reason of a theatre → why its commitment is void; what is not here has failed."""
-
 _OF_RESOLUTION: Final = ("certificate_id", "verification_tier", "results_hash")
 
 
@@ -107,7 +99,7 @@ async def log_commitment(held: TheatreLease, issuer: str) -> Logged:
     """
     home = issuer_home()
     trust = home.open(issuer=issuer, at=utc_now())
-    entry = _entry_of(held.theatre, held.coin)
+    entry = theatre_commitment(held.theatre, held.coin)
     await _open_commitment(home, held, entry)
     proof = await prove_commitment(home, trust, entry)
     nonce = run_nonce(proof.checkpoint)
@@ -151,30 +143,6 @@ def follow_move(held: TheatreLease) -> None:
     known = opened.find(held.theatre.theatre_id)
     if known is not None and known.folder != folder and not _is_elsewhere(known, folder):
         opened.keep(replace(known, folder=folder))
-
-
-def _entry_of(theatre: Theatre, coin: Coin | None) -> bytes:
-    """Return the log's entry; salted where the template is not to be guessed from it."""
-    receipt = theatre.commitment
-    template = product_template(receipt.template_snapshot)
-    construct_id = template.product_theatre_config.construct_under_test
-    close_by = theatre.close_by
-    if close_by is None:
-        raise InvalidTransitionError(f"expected a theatre that is run, got {theatre.theatre_id}")
-    committed: JsonObject = {
-        "theatre_id": theatre.theatre_id,
-        "construct_id": construct_id,
-        "construct_version": template.version_pins.constructs[construct_id],
-        "template_id": template.theatre_id,
-        "commitment_hash": receipt.commitment_hash,
-        "coin_sha256": receipt.coin_sha256,
-    }
-    salt = None
-    if template.product_theatre_config.disclosure == "hashes":
-        if coin is None:
-            raise CoinError(f"expected the coin of {theatre.theatre_id}, which salts its entry")
-        salt = coin.secret
-    return commitment_entry(committed, close_by=close_by, salt=salt)
 
 
 def _kept_proof(folder: Path, trust: Trust, entry: bytes, nonce: bytes) -> LogProof | None:
@@ -234,15 +202,14 @@ async def _decide(
         return known
     (index,) = places.values()
     resolution = view.resolution or {}
-    outcome = cast("str", resolution.get("outcome")), cast("str", resolution.get("outcome_reason"))
-    if outcome[0] == "certified":
+    if resolution.get("outcome") == "certified":
         try:
             closing = await _certify(home, trust, known, index, resolution, is_checked=is_checked)
         except NotEarnedError as error:
             echo(f"warning: not signed: {error}", err=True)
             closing = _void(known, index, VoidReason.FAILED)
     else:
-        closing = _void(known, index, _REASONS.get(outcome, VoidReason.FAILED))
+        closing = _void(known, index, void_reason(resolution))
     return _keep_closing(home, known, closing)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 
@@ -15,7 +17,9 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.transparency.entries import EntryType, encode_entry
+from theatre.transparency.errors import MalformedError
 from theatre.transparency.notes import encode_base64
+from theatre.transparency.policy import Policy
 from theatre.transparency.trust import key_entry
 
 
@@ -99,3 +103,22 @@ def revoke(kid: str, *, as_json: bool) -> None:
     else:
         echo(f"revoked  {kid} at entry {appended.indices[0]} of the log")
         echo(f"key      {revoked.keys[-1].key.kid}")
+
+
+@trust.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def policy(file: Path) -> None:
+    """Take FILE, a C2SP tlog-policy, as yours: it names the witnesses that your log asks.
+
+    Readers of your trust.json ask for the quorum that it states.
+    """
+    home = issuer_home()
+    current = home.open(issuer=Workspace.from_environment().issuer, at=datetime.now(UTC))
+    text = file.read_text(encoding="utf-8")
+    asked = Policy.parse(text.encode())
+    if set(asked.logs) != {current.log}:
+        raise MalformedError(f"expected the policy to name your log, {current.log}, and no other")
+    home.write(replace(current, policy=asked, policy_text=text))
+    for witness in asked.witnesses.values():
+        echo(f"witness  {witness.key} {witness.url or 'not asked: it has no address'}")
+    echo(f"quorum   {asked.quorum}")

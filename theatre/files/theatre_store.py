@@ -169,12 +169,10 @@ class FileTheatreStore:
                     f"Another process is using theatre {theatre_id}: wait for that run to end, or "
                     "stop it"
                 ) from error
-            journal, coin = FileRunJournal(folder, folder.name), None
-            with contextlib.suppress(FileNotFoundError, CoinError):
-                coin = Coin.from_line((folder / _COIN).read_bytes())
+            journal = FileRunJournal(folder, folder.name)
             yield TheatreLease(
                 theatre=_load(folder, journal),
-                coin=coin,
+                coin=read_coin(folder),
                 journal=journal,
                 folder=folder,
                 template_folder=_template_folder(folder),
@@ -236,6 +234,13 @@ class FileTheatreStore:
             return []
         folders = [f for f in self._root.iterdir() if _is_id(f.name) and (f / _TEMPLATE).is_file()]
         return [f.name for f in sorted(folders, key=lambda f: (f / _ORIGIN).stat().st_mtime_ns)]
+
+
+def read_coin(folder: Path) -> Coin | None:
+    """Return the coin in a theatre's folder; None where the file is gone or holds none."""
+    with contextlib.suppress(FileNotFoundError, CoinError):
+        return Coin.from_line((folder / _COIN).read_bytes())
+    return None
 
 
 def _is_id(name: str) -> bool:

@@ -20,6 +20,7 @@ from backend.repositories.logged_theatres import (
 from backend.repositories.transparency_log import LogReader
 from backend.services.integrity.row_check import Finding
 from theatre.engine.canonical_json import canonical_bytes, parse_object
+from theatre.engine.coin import Coin
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import TheatreError
 from theatre.transparency.entries import EntryType
@@ -127,7 +128,7 @@ def _check_row(
         return
     try:
         receipt = CommitmentReceipt.from_document(parse_object(bytes(row.receipt)))
-        commitment = receipt_commitment(receipt)
+        commitment = receipt_commitment(receipt, None if row.coin is None else Coin(row.coin))
     except TheatreError as error:
         yield Finding("log-commitment-differs", f"theatre {row.id}", "a receipt", str(error))
         return

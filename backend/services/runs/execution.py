@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -157,8 +156,14 @@ async def run_theatre(
         engine, stored, resources, before={"settling": monitor.refuse_if_cancelled}
     )
     if theatre.state not in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
-        log = partial(log_commitment, engine, change_listener, stored, monitor)
         coin = await read_run_coin(engine, stored.id)
+
+        async def log() -> bytes:
+            if coin is None:
+                # The run ends before the first call.
+                return NO_NONCE
+            return await log_commitment(engine, change_listener, stored, coin, monitor)
+
         async with open_replay(
             engine, theatre, coin, journal, stored, resources, monitor, log=log
         ) as replay:

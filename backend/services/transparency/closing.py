@@ -15,6 +15,7 @@ from backend.errors import LogUnavailableError
 from backend.jobs.announcements import ChangeListener
 from backend.repositories.certificate_views import store_certificate
 from backend.repositories.theatre_runs import StoredTheatre, lock_for_writing
+from backend.repositories.theatres import find_coin
 from backend.repositories.transparency_log import (
     LoggedRow,
     find_commitment,
@@ -28,9 +29,12 @@ from backend.repositories.transparency_log import (
 from backend.services.runs.lease import RunMonitor
 from backend.services.transparency.keys import IssuerKeys
 from theatre.engine.canonical_json import JsonObject, sha256_hex
+from theatre.engine.clock import parse_rfc3339
+from theatre.engine.coin import Coin
 from theatre.engine.errors import CertificateError, InvalidTransitionError, RunStoppedError
 from theatre.transparency.bundle_proofs import (
     certificate_entry,
+    commitment_entry,
     commitment_log,
     run_nonce,
 )
@@ -47,7 +51,11 @@ _LOOK_SECONDS = 1.0
 
 
 async def log_commitment(
-    engine: AsyncEngine, listener: ChangeListener, stored: StoredTheatre, monitor: RunMonitor
+    engine: AsyncEngine,
+    listener: ChangeListener,
+    stored: StoredTheatre,
+    coin: Coin,
+    monitor: RunMonitor,
 ) -> bytes:
     """Log the commitment of a run that is about to call, and return the nonce of its checkpoint.
 
@@ -63,7 +71,7 @@ async def log_commitment(
                 f"expected a theatre whose commitment is open, got {stored.id}, whose end is in "
                 "the log already: commit its template again"
             )
-        await queue_commitment(connection, theatre_commitment(stored.value()))
+        await queue_commitment(connection, theatre_commitment(stored.value(), coin))
     logged = await _until_logged(engine, listener, stored.id, monitor)
     return run_nonce(logged.checkpoint)
 
@@ -135,10 +143,13 @@ async def _sign(statement: bytes, keys: IssuerKeys) -> bytes:
 async def _require_logged_run(
     connection: AsyncConnection, logged: LoggedRow, certificate: JsonObject
 ) -> None:
+    theatre_id = str(certificate["theatre_id"])
     _, committed = decode_entry(logged.entry)
-    other = [name for name in committed if name in certificate and name != "type"]
-    if any(committed[name] != certificate[name] for name in other):
+    close_by = parse_rfc3339(str(committed["close_by"]))
+    coin = await find_coin(connection, theatre_id) if "salted" in committed else None
+    salt = None if coin is None else coin.secret
+    if commitment_entry(certificate, close_by=close_by, salt=salt) != logged.entry:
         raise CertificateError("expected the certificate of the logged commitment, got another's")
-    nonce = await find_nonce(connection, str(certificate["theatre_id"]))
+    nonce = await find_nonce(connection, theatre_id)
     if nonce != run_nonce(logged.checkpoint).hex():
         raise CertificateError("expected a run that drew with the nonce of its log, got another")
