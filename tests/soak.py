@@ -137,6 +137,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/cli/test_reproduce_command.py::test_a_construct_that_varies",
         "tests/theatre/cli/test_reproduce_command.py::test_a_few_that_move_no_score",
         "tests/theatre/cli/test_reproduced_theatres.py",
+        "tests/theatre/cli/test_run_log.py::test_its_reproduction",
         "tests/theatre/cli/test_verify_services.py::test_an_answer_of_another_shape",
         "tests/theatre/debate/test_debate_judge.py::test_a_turn_without_a_usable_answer_has_no_figure_and_no_mean_goes_on_without_it[4",
         "tests/theatre/debate/test_debate_judge.py::test_a_turn_without_a_usable_answer_has_no_figure_and_no_mean_goes_on_without_it[m",
