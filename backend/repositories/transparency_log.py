@@ -163,6 +163,14 @@ async def is_queued(connection: AsyncConnection, theatre_id: str) -> bool:
     return (await connection.execute(query)).first() is not None
 
 
+async def is_closed(connection: AsyncConnection, theatre_id: str) -> bool:
+    """Tell whether an entry that closes the commitment of a theatre is in the log, or will be."""
+    query = select(QueuedEntry.id).where(
+        QueuedEntry.theatre_id == theatre_id, QueuedEntry.type != EntryType.COMMITMENT.value
+    )
+    return (await connection.execute(query)).first() is not None
+
+
 async def lock_trust(connection: AsyncConnection) -> None:
     """Be the only one to change `trust.json`, for this transaction."""
     await connection.execute(select(func.pg_advisory_xact_lock(_TRUST_LOCK)))

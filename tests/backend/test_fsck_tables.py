@@ -205,6 +205,8 @@ def test_rows_that_were_taken_away_or_put_there_are_named(
         seen = found(stored, monkeypatch, capsys)
     assert set(seen) == {
         ("certificate-missing", theatre),
+        # The log has the statement that went with the row.
+        ("statement-missing", theatre),
         ("certificate-unvouched", idle),
         ("certificate-columns", idle),
         ("bundle-unnamed", idle),
@@ -250,6 +252,7 @@ def test_documents_that_are_none_are_named(
         ("template-unreadable", f"template {stored.template}"),
         ("certificate-unreadable", theatre),
         ("certificate-document", theatre),
+        ("statement-certificate", theatre),
         ("bundle-invalid", theatre),
     }
     assert found(stored, monkeypatch, capsys) == []

@@ -47,6 +47,7 @@ def test_the_certificate_page_lists_each_code_that_caps_a_tier() -> None:
     assert {code for code, _ in yielded} | {
         "construct-not-isolated",
         "episodes-not-run",
+        "episodes-withheld",
         "gold-unpinned",
         "human-part-missing",
         "step-failed",

@@ -189,7 +189,7 @@ def certified_of(folder: BundleFolder) -> Certified:
         certificate=certificate,
         close_by=close_by(parse_object(folder.read(TEMPLATE)), committed_at),
         run_nonce=read_run_nonce(detail),
-        coin=bytes.fromhex(folder.read(COIN).decode("ascii")),
+        coin=bytes.fromhex(folder.read(COIN).decode("ascii")) if COIN in folder.files else None,
     )
 
 

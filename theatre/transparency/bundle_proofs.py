@@ -66,13 +66,14 @@ class Certified:
     """What a bundle says of its own run: the proofs are held to it.
 
     `certificate` is the one that the independent check has held to the evidence, `run_nonce` the
-    value that its draws hold (empty where they hold none), `coin` what opens a salted entry.
+    value that its draws hold (empty where they hold none), `coin` what opens a salted entry (None
+    where it is withheld: then the entry has no salt).
     """
 
     certificate: JsonObject
     close_by: datetime
     run_nonce: bytes
-    coin: bytes
+    coin: bytes | None
 
 
 class LoggedEntry(NamedTuple):
@@ -217,7 +218,7 @@ class _Check:
                 f"{run_nonce(proof.checkpoint).hex()}, got {certified.run_nonce.hex() or 'none'}"
             )
         about, day = certified.certificate, certified.close_by
-        salts = (None, certified.coin)
+        salts = {None, certified.coin}
         entries = [commitment_entry(about, close_by=day, salt=salt) for salt in salts]
         self.committed = self._look_up(proof, entries)
         return self._told(self.committed)

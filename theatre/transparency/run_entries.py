@@ -10,7 +10,9 @@ from typing import Final
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Coin
-from theatre.engine.errors import InvalidTransitionError
+from theatre.engine.commitment import CommitmentReceipt
+from theatre.engine.errors import CoinError, InvalidTransitionError
+from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
 from theatre.engine.theatre import Theatre
 from theatre.transparency.bundle_proofs import commitment_entry
@@ -23,11 +25,11 @@ _REASONS: Final[Mapping[tuple[object, object], VoidReason]] = {
 }
 
 
-def theatre_commitment(theatre: Theatre, coin: Coin) -> bytes:
+def theatre_commitment(theatre: Theatre, coin: Coin | None) -> bytes:
     """Return the log's entry of a committed theatre, salted where it discloses hashes alone.
 
-    InvalidTransitionError for one that is not committed or never run, and EntryError where its
-    names are too long for an entry.
+    InvalidTransitionError for one that is not committed or never run, CoinError where the salt is
+    lost, and EntryError where its names are too long for an entry.
     """
     receipt, close_by = theatre.commitment, theatre.close_by
     template = product_template(receipt.template_snapshot)
@@ -35,6 +37,11 @@ def theatre_commitment(theatre: Theatre, coin: Coin) -> bytes:
         raise InvalidTransitionError(f"expected a theatre that is run, got {theatre.theatre_id}")
     config = template.product_theatre_config
     construct_id = config.construct_under_test
+    salt = None
+    if config.disclosure == "hashes":
+        if coin is None:
+            raise CoinError(f"expected the coin of {theatre.theatre_id}, which salts its entry")
+        salt = coin.secret
     return commitment_entry(
         {
             "theatre_id": theatre.theatre_id,
@@ -45,11 +52,24 @@ def theatre_commitment(theatre: Theatre, coin: Coin) -> bytes:
             "coin_sha256": receipt.coin_sha256,
         },
         close_by=close_by,
-        salt=coin.secret if config.disclosure == "hashes" else None,
+        salt=salt,
+    )
+
+
+def receipt_commitment(receipt: CommitmentReceipt, coin: Coin | None) -> bytes:
+    """Return the log's entry of what a receipt commits to; errors as `theatre_commitment`."""
+    return theatre_commitment(
+        Theatre(
+            theatre_id=receipt.theatre_id,
+            template=receipt.template_snapshot,
+            state=TheatreState.COMMITTED,
+            receipt=receipt,
+        ),
+        coin,
     )
 
 
 def void_reason(resolution: JsonObject) -> VoidReason:
     """Return why the commitment of a theatre is void that ended so, without a certificate."""
-    ended = resolution["outcome"], resolution.get("outcome_reason")
+    ended = resolution.get("outcome"), resolution.get("outcome_reason")
     return _REASONS.get(ended, VoidReason.FAILED)

@@ -20,6 +20,7 @@ from backend.repositories.transparency_log import (
     LoggedRow,
     find_commitment,
     find_nonce,
+    is_closed,
     is_queued,
     queue_certificate,
     queue_commitment,
@@ -30,7 +31,7 @@ from backend.services.transparency.keys import IssuerKeys
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.coin import Coin
-from theatre.engine.errors import CertificateError, RunStoppedError
+from theatre.engine.errors import CertificateError, InvalidTransitionError, RunStoppedError
 from theatre.transparency.bundle_proofs import (
     certificate_entry,
     commitment_entry,
@@ -64,6 +65,12 @@ async def log_commitment(
     """
     async with engine.begin() as connection:
         await lock_for_writing(connection, stored.id, epoch=stored.run_epoch)
+        if await is_closed(connection, stored.id):
+            # It ended after the backup that this database was restored from.
+            raise InvalidTransitionError(
+                f"expected a theatre whose commitment is open, got {stored.id}, whose end is in "
+                "the log already: commit its template again"
+            )
         await queue_commitment(connection, theatre_commitment(stored.value(), coin))
     logged = await _until_logged(engine, listener, stored.id, monitor)
     return run_nonce(logged.checkpoint)

@@ -17,7 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.jobs.announcements import LOG_QUEUE, ChangeListener
 from backend.repositories.transparency_log import PostgresLog, hold_writer_lock
+from backend.services.transparency.cosigning import Cosigning
 from backend.services.transparency.keys import IssuerKeys
+from theatre.cli.log_network import compare_with_others
 from theatre.engine.errors import TheatreError
 from theatre.transparency.log import LogWriter
 
@@ -77,14 +79,25 @@ async def _write(
 ) -> None:
     writer = LogWriter(store, keys.trust.log, keys.sign_log)
     await writer.open()
+    # The database may have been restored from an older backup (docs/adr/0185).
+    compared = await compare_with_others(store, keys.trust)
+    for other in compared.missing:
+        _log.warning("the log was not compared", extra={"fields": {"detail": other}})
     loop = asyncio.get_running_loop()
     pace = Pace(loop.time())
-    with listener.subscribe(LOG_QUEUE) as queued:
-        while True:
-            while taken := await store.take_queued():
-                await writer.append([one.entry for one in taken])
-                await asyncio.sleep(pace.seconds_to_wait(loop.time()))
-            if not await queued.wait(_LOOK_SECONDS):
-                # The lock is held as long as this connection answers.
-                await connection.execute(text("SELECT 1"))
-                await connection.commit()
+    cosigning = Cosigning(store, writer, keys.trust.policy)
+    cosigning.note()
+    async with cosigning.asking() as asked:
+        with listener.subscribe(LOG_QUEUE) as queued:
+            while True:
+                while taken := await store.take_queued():
+                    if asked.done():
+                        asked.result()
+                    async with cosigning.turn:
+                        await writer.append([one.entry for one in taken])
+                    cosigning.note()
+                    await asyncio.sleep(pace.seconds_to_wait(loop.time()))
+                if not await queued.wait(_LOOK_SECONDS):
+                    # The lock is held as long as this connection answers.
+                    await connection.execute(text("SELECT 1"))
+                    await connection.commit()

@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import hmac
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,7 +37,9 @@ from tests.theatre.forged_bundle import (
 )
 from tests.theatre.forged_bundle import records_of as recorded
 from tests.theatre.runs import (
+    COIN,
     ERROR,
+    LATE,
     REFUSED,
     WRONG,
     ScriptedAdapter,
@@ -47,8 +51,11 @@ from tests.theatre.runs import (
 from theatre.cli import cli
 from theatre.cli.audits import check_disclosure, salted_lines
 from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.trust_group import append_entries
+from theatre.cli.issuer_log import append_entries
 from theatre.engine.bundle_check import CheckReport, CheckStatus, Verdict
+from theatre.engine.bundle_check.arithmetic import tier
+from theatre.engine.bundle_check.standalone import verify
+from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line, parse_object
 from theatre.engine.coin import Coin
 from theatre.engine.errors import NotFoundError
@@ -525,6 +532,9 @@ def test_a_published_bundle_says_withheld_and_never_more_than_consistent(
     assert [(line.id, line.actual) for line in report.failed] == []
     assert report.verdict is Verdict.CONSISTENT
     assert report.because == "3 of 12 episodes are withheld: only their issuer has computed them"
+    # No signature and no log makes more of it, nor the certificate that a reader kept.
+    signed = replace(report, signed_by="a key of the reader's", logged=True)
+    assert signed.verdict is Verdict.CONSISTENT
     status = {line.id: line.status for line in report.checks}
     assert status["certificate-fields"] is status["results-hash"] is CheckStatus.PASS
     assert {name for name, one in status.items() if one is CheckStatus.WITHHELD} == {
@@ -532,6 +542,28 @@ def test_a_published_bundle_says_withheld_and_never_more_than_consistent(
         *("sanitised-input", "version-pins", "outcomes", "scores", "human-scores", "aggregate"),
         *("data-audit", "baselines", "resolution", "tier"),
     }
+
+
+def test_one_file_of_plain_python_says_the_same_of_it(shown: Files, tmp_path: Path) -> None:
+    bundle = store(shown, tmp_path / "p")
+    found = verify(bundle, now=LATE)
+    assert {name: problems for name, problems in found.problems.items() if problems} == {}
+    kept = shown["certificate.json"]
+    said = verify(bundle, now=LATE, kept=kept)
+    assert (said.word, said.because) == (
+        "consistent",
+        "3 of 12 episodes are withheld: only their issuer has computed them",
+    )
+    program = tmp_path / "verify_bundle.py"
+    program.write_text(verifier_source())
+    ended = subprocess.run(
+        [sys.executable, program, bundle], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "NOT MADE datasets: the committed hashes are over whole files" in ended.stdout
+    report = checked(bundle)
+    made = {line.id for line in report.checks if line.status is not CheckStatus.UNANCHORED}
+    assert found.problems.keys() | found.not_made.keys() == made | {"certificate-copy"}
 
 
 def entry(files: Files, seq: int) -> dict[str, Any]:
@@ -562,12 +594,22 @@ def drop_last(files: Files) -> Files:
     return with_lines(with_lines(files, "episodes.jsonl", rows), LINES, scored)
 
 
-def better_tier(files: Files) -> Files:
+def without_the_cap(files: Files) -> Files:
+    """Assess anew, without the cap: all else follows."""
     whole: dict[str, Any] = document(files, "tier.json")
-    whole["facts"]["extra_caps"] = []
-    whole["assessment"] |= {"tier": "BACKTESTED", "unmet": []}
-    tier = with_document(files, "tier.json", whole)
-    return changed(tier, "certificate.json", lambda c: c.update(verification_tier="BACKTESTED"))
+    whole["facts"]["extra_caps"].remove("episodes-withheld")
+    sealed_at = lines(files, "audit_trail.jsonl")[-1]["at"]
+    whole["assessment"] = tier(whole["facts"], whole["history"], resolved_at=str(sealed_at))
+    stated = whole["assessment"]
+    forged = with_document(files, "tier.json", whole)
+    return changed(forged, "certificate.json", lambda c: c.update(caps=stated["caps"]))
+
+
+def a_better_tier(files: Files) -> Files:
+    whole: dict[str, Any] = document(files, "tier.json")
+    whole["assessment"]["tier"] = "BACKTESTED"
+    forged = with_document(files, "tier.json", whole)
+    return changed(forged, "certificate.json", lambda c: c.update(verification_tier="BACKTESTED"))
 
 
 # fmt: off
@@ -584,8 +626,10 @@ PUBLISHED_LIES: list[tuple[str, Callable[[Files], Files], set[str]]] = [
     ("an open answer changed",
      lambda f: with_entries(f, lambda r: r[0]["line"].update(dataset_line="{}")),
      {"scores", "certificate-fields"}),
-    ("a better tier", better_tier, {"tier"}),
-    ("the coin", lambda f: f | {"coin.txt": b"ab" * 32 + b"\n"}, {"inventory"}),
+    ("no cap", without_the_cap, {"tier"}),
+    ("a better tier", a_better_tier, {"tier"}),
+    ("another number", lambda f: with_entries(f, lambda r: r[1].update(seq=9)), {"scores"}),
+    ("the coin", lambda f: f | {"coin.txt": COIN.line}, {"inventory"}),
     ("a form less", lambda f: {path: raw for path, raw in f.items() if path != "resolution.json"},
      {"inventory", "sums"}),
 ]
@@ -605,6 +649,11 @@ def test_a_published_bundle_that_lies_is_not_valid(
     found = {line.id for line in report.failed}
     assert report.verdict is Verdict.NOT_VALID
     assert caught <= found, [(line.id, line.expected, line.actual) for line in report.failed]
+    plain = {
+        name for name, problems in verify(tmp_path / "p", now=LATE).problems.items() if problems
+    }
+    # What the plain check does not compute, it names: open answers against their scores.
+    assert plain & caught
 
 
 def test_a_bundle_whose_template_withholds_nothing_must_be_whole(

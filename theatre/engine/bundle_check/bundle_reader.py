@@ -181,11 +181,20 @@ class Evidence:
             raise DefectError("coin.txt: expected 64 hex digits and a line feed")
         return bytes.fromhex(line.decode("ascii"))
 
+    @property
+    def coin_sha256(self) -> str:
+        """The hash of the coin."""
+        return sha256(self.coin)
+
     @cached_property
     def draws(self) -> Draws:
         """What the coin draws."""
-        nonce = self.activated.get("run_nonce", "")
-        return Draws(self.coin, self.commitment_hash, bytes.fromhex(nonce))
+        return Draws(self.coin, self.commitment_hash, self.run_nonce)
+
+    @cached_property
+    def run_nonce(self) -> bytes:
+        """The nonce of the log that had the commitment; empty without one."""
+        return bytes.fromhex(self.activated.get("run_nonce", ""))
 
     @cached_property
     def config(self) -> Document:

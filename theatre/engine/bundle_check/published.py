@@ -180,6 +180,7 @@ def check_published(
     check_certificate_copy(evidence, certificate)
     counted = CountedEvidence(audit=documents.at(DATA_AUDIT), baselines=documents.at(BASELINES))
     aggregate = documents.get(AGGREGATE)
+    results = NOTHING if aggregate is None else aggregate
     check_certificate_fields(
         evidence,
         run,
@@ -189,9 +190,9 @@ def check_published(
             results=results_hash,
             coin=documents.at(RECEIPT, "coin_sha256"),
         ),
-        results=NOTHING if aggregate is None else aggregate,
+        results=results,
         counted=counted,
-        findings=_stated_findings(evidence),
+        findings=_findings(evidence, counted.findings(evidence, results)),
     )
     ledger.completed(CheckId.CANONICAL_FORM, "every document and line that is open")
     closed = total - lines.opened
@@ -328,6 +329,11 @@ def _check_open(
     elif found.unavailable is not None:
         ledger.cannot(CheckId.SCORES, Cause(found.unavailable, unavailable=True))
     if isinstance(record := at(line, "record"), dict):
+        nonce = at(record, "calls", 0, "request", "metadata", "run_nonce")
+        named = evidence.trail.run_nonce.hex()
+        ledger.compare(
+            CheckId.SCORES, f"the nonce of episode {seq}", named, "" if nonce is NOTHING else nonce
+        )
         evidence.times.note_record(Recorded(record), f"{EPISODES} line {seq}")
     return salted_leaf(_hash(document["salt"]), canonical_bytes(line))
 
@@ -389,9 +395,17 @@ def _stated_calls(evidence: Evidence) -> CallFacts:
     return CallFacts(claimed=source == "claimed")
 
 
-def _stated_findings(evidence: Evidence) -> list[str]:
-    """Return the findings that rest on all episodes, as the certificate states them."""
+def _findings(evidence: Evidence, counted: list[str] | Nothing) -> list[str] | Nothing:
+    """Return the findings that follow from what is there, and the steps that are stated failed."""
+    if isinstance(counted, Nothing):
+        return NOTHING
     stated = evidence.documents.at(CERTIFICATE, "findings")
-    own = ("version-", "network-open")
-    listed = stated if isinstance(stated, list) else []
-    return [code for code in listed if isinstance(code, str) and not code.startswith(own)]
+    listed = [
+        code for code in (stated if isinstance(stated, list) else []) if isinstance(code, str)
+    ]
+    failed = [code for code in listed if code.startswith("step-failed:")]
+    committed = evidence.documents.at(RECEIPT, "environment")
+    began = evidence.trail.detail("activated", "environment")
+    before = evidence.trail.detail("activated", "previous_environment")
+    is_as_before = committed == began and before in (None, began)
+    return [*counted, *failed, *(() if is_as_before else ("environment-changed",))]

@@ -12,10 +12,11 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID, uuid5
@@ -42,14 +43,23 @@ from theatre.engine.bundle_check.arithmetic import (
 from theatre.engine.bundle_check.bundle_reader import Evidence, place_of
 from theatre.engine.bundle_check.data_audit import BASELINES, PLAYED, evidence_findings
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
+from theatre.engine.bundle_check.plain_notes import Reader, reader_of
 from theatre.engine.bundle_check.plain_proofs import (
     ProofLine,
-    Reader,
     log_is_trusted,
     proofs_of,
-    reader_of,
     signing_is_trusted,
     unseen,
+)
+from theatre.engine.bundle_check.plain_published import (
+    EPISODES,
+    WITHHELD,
+    PublishedEvidence,
+    published_aggregate,
+    published_inventory,
+    published_scores,
+    published_sums,
+    published_tier,
 )
 from theatre.engine.bundle_check.plain_records import (
     MISFIT,
@@ -925,7 +935,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "ece": (calibration.get("ece") or {}).get("value"),
         "replay_count": aggregate["episode_counts"]["scored"],
         "commitment_hash": evidence.commitment_hash,
-        "coin_sha256": sha256(evidence.coin),
+        "coin_sha256": evidence.coin_sha256,
         "episode_root": evidence.episode_root,
         "evidence_bundle_hash": sha256(evidence.raw("SHA256SUMS")),
         "audit_head": evidence.trail[-1]["entry_hash"],
@@ -997,6 +1007,25 @@ CHECKS: Final[dict[str, Callable[[Evidence], Problems]]] = {
 """Id, as `echelon check` has it → the check."""
 
 
+PUBLISHED: Final[dict[str, Callable[[PublishedEvidence], Problems]]] = {
+    "inventory": published_inventory,
+    "sums": published_sums,
+    "canonical-form": check_canonical_form,
+    "bundle-hash": check_bundle_hash,
+    "manifest": check_manifest,
+    "certificate-copy": check_certificate_copy,
+    "template": check_template,
+    "commitment": check_commitment,
+    "audit-chain": check_audit_chain,
+    "scores": published_scores,
+    "aggregate": published_aggregate,
+    "results-hash": check_results_hash,
+    "tier": published_tier,
+    "certificate-fields": check_certificate_fields,
+}
+"""The same of a bundle without what its template withholds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The result of a bundle: the problems of each check, and what is accepted unchecked.
@@ -1013,6 +1042,7 @@ class Verdict:
     signed: str | None
     logged: bool
     outside: str | None
+    not_made: Mapping[str, str]
 
     @property
     def failed(self) -> int:
@@ -1050,7 +1080,7 @@ class Verdict:
             "verdict": self.word,
             "valid": self.word in {"valid", "valid, logged"},
             "checks": made + proofs,
-            "not_made": NOT_MADE,
+            "not_made": self.not_made,
             "notes": self.notes,
         }
 
@@ -1063,11 +1093,18 @@ def verify(
     `reader` says whose keys and which log its proofs are held to.
     """
     evidence = Evidence(folder=folder, now=now, kept=kept)
+    checks: dict[str, Callable[[], Problems]] = {
+        name: partial(check, evidence) for name, check in CHECKS.items()
+    }
+    shown = None
+    if (folder / EPISODES).is_file():
+        shown = PublishedEvidence(folder=folder, now=now, kept=kept)
+        checks = {name: partial(check, shown) for name, check in PUBLISHED.items()}
     problems: dict[str, list[str]] = {}
-    for name, check in CHECKS.items():
+    for name, check in checks.items():
         found: list[str] = []
         try:
-            found += check(evidence)
+            found += check()
         except DefectError as error:
             found.append(str(error))
         except Exception as error:  # noqa: BLE001 - a document of another form can raise anything
@@ -1078,8 +1115,8 @@ def verify(
     else:
         is_certified = evidence.reproduction is None
         why = "a reproduction certifies nothing"
-        proofs = proofs_of(evidence, reader) if is_certified else unseen(why)
-        outside = history_alone(evidence)
+        proofs = proofs_of(shown or evidence, reader) if is_certified else unseen(why)
+        outside = history_alone(evidence) if shown is None else shown.outside
     signed = reader is not None and signing_is_trusted(proofs)
     return Verdict(
         problems=problems,
@@ -1089,6 +1126,7 @@ def verify(
         signed=reader.words if reader is not None and signed else None,
         logged=log_is_trusted(proofs),
         outside=outside,
+        not_made=NOT_MADE if shown is None else NOT_MADE | WITHHELD,
     )
 
 
@@ -1112,7 +1150,7 @@ def printed(verdict: Verdict) -> Iterator[str]:
     for line in verdict.proofs:
         yield f"{WORDS[line.ok]:8} {line.id}"
         yield f"{'':8}   {line.text}"
-    for name, why in NOT_MADE.items():
+    for name, why in verdict.not_made.items():
         yield f"NOT MADE {name}: {why}"
     yield from (f"NOTE     {note}" for note in verdict.notes)
     made = len(verdict.problems) + len(verdict.proofs)

@@ -12,7 +12,9 @@ from theatre.engine.bundle_check import (
     bundle_reader,
     data_audit,
     plain_json,
+    plain_notes,
     plain_proofs,
+    plain_published,
     plain_records,
     standalone,
 )
@@ -23,7 +25,9 @@ MODULES: Final = (
     data_audit,
     plain_records,
     bundle_reader,
+    plain_notes,
     plain_proofs,
+    plain_published,
     standalone,
 )
 """What it is made of, each after what it needs. They import the standard library and each other."""
@@ -31,7 +35,7 @@ MODULES: Final = (
 HEADER: Final = '''#!/usr/bin/env python3
 """Check an evidence bundle of Echelon Theatre: python3 verify_bundle.py BUNDLE
 
-One file of plain Python, 3.11 or newer; nothing has to be installed. It is made of seven modules of
+One file of plain Python, 3.11 or newer; nothing has to be installed. It is made of eight modules of
 the project, and is to be had wherever the project is: `echelon check --write-verifier FILE`.
 """
 
