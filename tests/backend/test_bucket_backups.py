@@ -24,8 +24,8 @@ LINE = json.dumps({"episode_id": "one", "text": "x" * 1_000_000}).encode() + b"\
 UPLOAD = LINE * (PART_BYTES // len(LINE) + 1)
 """Two parts of it."""
 COUNTED = (
-    "intact; 0 findings, 1 theatres, 1 templates, 1 uploads, 1 bundles, 4 objects, "
-    "0 of them named by nothing"
+    "intact; 0 findings, 1 theatres, 1 templates, 1 uploads, 2 entries of the log, "
+    "1 bundles, 4 objects, 0 of them named by nothing"
 )
 
 

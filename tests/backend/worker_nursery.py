@@ -24,9 +24,10 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import Pool
 
 from backend.logs import log_as_json
-from backend.runtime import work
+from backend.runtime import now, work
 from backend.services import resources
 from backend.services.runs.execution import RunEvidence
+from backend.services.transparency.keys import open_keys
 from backend.settings import Settings
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 from theatre.engine.replay.episode import EpisodeCaller
@@ -145,6 +146,8 @@ def main() -> None:
                 score_otherwise()
                 point = point.removeprefix(OTHER_SCORER)
             if point == "disk":
+                # The disk is to stand still in a run, not while the keys are made.
+                open_keys(Settings.from_environment(), at=now())
                 stand_still(Path(os.environ["ECHELON_HOME"]) / STANDING)
             elif point != "-":
                 die_at(point)

@@ -284,21 +284,3 @@ class Follower:
                 f"{new.size}, got others: the log was rewritten"
             )
         self.tree = tree
-
-
-async def check_files(store: TileStore, size: int) -> bytes:
-    """Read every entry of the tree of `size`, hold every tile to them, and return the root.
-
-    Raises LogForkError for the first file that does not follow from the entries.
-    """
-    tree, last = Tree(), frozenset(edge_paths(size))
-    for index in range(-(-size // TILE_WIDTH)):
-        width = min(TILE_WIDTH, size - index * TILE_WIDTH)
-        growth = grow(tree, decode_bundle(await store.read(tile_path(None, index, width))))
-        for path, wanted in growth.files.items():
-            # A partial tile may be gone once the full one is there.
-            is_needed = path in last or ".p/" not in path
-            if is_needed and await store.read(path) != wanted:
-                raise LogForkError(f"expected {path} as the entries below it have it")
-        tree = growth.tree
-    return tree.root

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 
@@ -11,6 +12,8 @@ from click.testing import CliRunner
 from tests.theatre.cli.test_run_log import Place, make_place
 from theatre.cli import cli
 from theatre.cli.exits import CommandEndedError, ExitCode
+from theatre.cli.run_log import close_commitment
+from theatre.cli.workspace import utc_now
 from theatre.engine.theatre import CANCELLED
 from theatre.files.trust_home import TRUST_HOME
 
@@ -46,7 +49,12 @@ def test_theatres_that_ended_wait_or_have_not_begun_are_in_order(place: Place) -
     place.begin(ended)
     # Its commitment is open, as the store says.
     assert found() == []
-    place.end(ended, {**CANCELLED})
+    with place.store.hold(ended) as held:
+        _, events = held.theatre.end(at=utc_now(), outcome={**CANCELLED})
+        asyncio.run(held.journal.note_together(events))
+    # It has ended, and the next command closes it.
+    assert found() == []
+    asyncio.run(close_commitment(place.store.view(ended)))
     assert found() == []
 
 

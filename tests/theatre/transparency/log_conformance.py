@@ -16,12 +16,12 @@ import pytest
 from tests.theatre.transparency.log_stage import entries, entry, signer
 from theatre.engine.errors import NotFoundError
 from theatre.transparency.errors import LogForkError, ProofError, QuorumError
+from theatre.transparency.fsck import LogReport, check_tiles
 from theatre.transparency.log import (
     Appended,
     Follower,
     LogStore,
     LogWriter,
-    check_files,
     prove_consistency,
     prove_inclusion,
 )
@@ -84,7 +84,9 @@ class LogConformance(ABC):
                     new_root=new.root,
                     proof=await prove_consistency(store, old.size, new.size),
                 )
-                assert await check_files(store, new.size) == new.root
+                report = LogReport()
+                tree = await check_tiles(store, new.size, report)
+                assert (tree and tree.root, report.findings) == (new.root, [])
                 with pytest.raises(NotFoundError):
                     await store.read("tile/0/002")
 
