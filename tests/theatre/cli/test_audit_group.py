@@ -255,8 +255,7 @@ def members(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ..
             yield from members(value[key], (*path, key))
 
 
-@pytest.mark.parametrize("other", [None, "ab" * 32])
-def test_no_member_of_a_disclosure_can_be_changed(files: Files, other: str | None) -> None:
+def test_no_member_of_a_disclosure_can_be_changed(files: Files) -> None:
     data = bytes(opened(files, 3))
     paths = list(members(json.loads(data)))
     assert len(paths) > 100
@@ -265,9 +264,7 @@ def test_no_member_of_a_disclosure_can_be_changed(files: Files, other: str | Non
         place = whole
         for key in path[:-1]:
             place = place[key]
-        if place[path[-1]] == other:
-            continue
-        place[path[-1]] = other
+        place[path[-1]] = "ab" * 32
         try:
             found = check_disclosure(certificate_of(files), Disclosure.parse(canonical_line(whole)))
         except DisclosureError:
