@@ -107,6 +107,12 @@ class EvidenceStoreError(BackendError):
     code = "evidence-store"
 
 
+class LogUnavailableError(BackendError):
+    """Log or key of certificates sign nothing now; the same may succeed soon."""
+
+    code = "log-unavailable"
+
+
 class EvidenceDamagedError(BackendError):
     """An object of the evidence store is missing or has other bytes; `found` is their SHA-256."""
 

@@ -17,10 +17,14 @@ from backend.jobs.workers import Workers
 from backend.services.integrity.retention import StoreMonitor, clean_up_periodically
 from backend.services.resources import TheatreResources
 from backend.services.runs.attempt import workers_of
+from backend.services.transparency.keys import open_keys, publish_trust
+from backend.services.transparency.writer import writing_log
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 
 _CONNECTIONS_OF_A_RUN = 2
+_CONNECTIONS_OF_THE_LOG = 2
+"""One holds the writer's lock, one writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +49,8 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """Open database, resources and, where it `works`, workers; close them on leaving.
 
-    Raises EmbeddedServerError, MigrationError, DatabaseRoleError, and what `TheatreResources.of`
-    raises.
+    Raises EmbeddedServerError, MigrationError, DatabaseRoleError, and what `open_keys`,
+    `publish_trust` and `TheatreResources.of` raise.
     """
     async with AsyncExitStack() as stack:
         opened = open_database(settings)
@@ -54,17 +58,22 @@ async def open_runtime(
         address = await asyncio.to_thread(opened.__enter__)
         stack.push_async_callback(asyncio.to_thread, opened.__exit__, None, None, None)
         of_runs = _CONNECTIONS_OF_A_RUN * settings.runs_at_a_time if works else 0
-        engine = application_engine(address, pool_size=POOL_SIZE + of_runs)
+        of_the_log = _CONNECTIONS_OF_THE_LOG if works else 0
+        engine = application_engine(address, pool_size=POOL_SIZE + of_runs + of_the_log)
         stack.push_async_callback(engine.dispose)
         async with engine.connect() as connection:
             await check_application_role(connection)
-        resources = await asyncio.to_thread(TheatreResources.of, settings, clock=clock)
+        keys = await asyncio.to_thread(open_keys, settings, at=clock()) if works else None
+        resources = await asyncio.to_thread(TheatreResources.of, settings, clock=clock, keys=keys)
         change_listener = ChangeListener(address)
         await stack.enter_async_context(change_listener.listen())
         store_monitor = StoreMonitor(resources.store)
         await stack.enter_async_context(store_monitor.monitor())
         workers = None
-        if works:
+        if keys is not None:
+            await publish_trust(engine, keys.trust, at=clock())
+            # Before the workers, whose runs wait for it, and after them on the way out.
+            await stack.enter_async_context(writing_log(engine, change_listener, keys))
             workers = workers_of(address, engine, resources, change_listener, settings)
             await stack.enter_async_context(workers.working())
             await stack.enter_async_context(clean_up_periodically(engine, resources))

@@ -90,6 +90,19 @@ class Settings(BaseSettings):
         default=None,
         description="file with the keys that sign tokens; the embedded mode makes its own",
     )
+    trust: Path | None = Field(
+        default=None,
+        description="`trust.json`, what readers know of the keys that sign certificates and log; "
+        "the embedded mode makes its own",
+    )
+    issuer_key: str | None = Field(
+        default=None,
+        description="the key that signs certificates, as a URI of securesystemslib: "
+        "`file2:/path`, `awskms:…`, `gcpkms:…`, `hsm:…`",
+    )
+    log_key: str | None = Field(
+        default=None, description="the key that signs the log, as a URI of securesystemslib"
+    )
     issuer: str = Field(
         default="local",
         min_length=1,

@@ -272,6 +272,8 @@ CREATE TABLE theatre_certificates (
     construct_id TEXT NOT NULL,
     document BYTEA NOT NULL,
     document_sha256 VARCHAR(64) NOT NULL,
+    sigstore BYTEA NOT NULL,
+    statement_sha256 VARCHAR(64) NOT NULL,
     criteria_json JSONB NOT NULL,
     scores_json JSONB NOT NULL,
     composite_score DOUBLE PRECISION,
@@ -302,8 +304,11 @@ CREATE TABLE theatre_certificates (
     CONSTRAINT pk_theatre_certificates PRIMARY KEY (id),
     CONSTRAINT uq_theatre_certificates_theatre_id UNIQUE (theatre_id),
     CONSTRAINT uq_theatre_certificates_id_theatre_id UNIQUE (id, theatre_id),
+    CONSTRAINT uq_theatre_certificates_statement_sha256 UNIQUE (statement_sha256),
     CONSTRAINT ck_theatre_certificates_document_sha256 CHECK (document_sha256 =
         encode(sha256(document), 'hex')),
+    CONSTRAINT ck_theatre_certificates_statement_sha256 CHECK (statement_sha256 ~
+        '^[0-9a-f]{64}$'),
     CONSTRAINT ck_theatre_certificates_verification_tier CHECK (verification_tier IN ('UNVERIFIED',
         'BACKTESTED', 'PROVEN')),
     CONSTRAINT ck_theatre_certificates_execution_path CHECK (execution_path IN ('replay',
@@ -329,6 +334,76 @@ CREATE INDEX ix_theatre_certificates_verification_tier ON theatre_certificates (
 
 ALTER TABLE theatres ADD CONSTRAINT fk_theatres_certificate_id_id FOREIGN KEY (certificate_id, id)
     REFERENCES theatre_certificates (id, theatre_id);
+
+-- The transparency log (docs/adr/0184): what is to be logged, in the transaction of its effect; the
+-- entries in their places; the tiles above them; what was signed; the keys that sign.
+
+CREATE TABLE log_queue (
+    id BIGINT GENERATED ALWAYS AS IDENTITY,
+    type VARCHAR(20) NOT NULL,
+    theatre_id UUID,
+    entry BYTEA,
+    reason VARCHAR(20),
+    construct_id TEXT,
+    construct_version TEXT,
+    close_by TIMESTAMPTZ,
+    queued_at TIMESTAMPTZ DEFAULT now() NOT NULL,
+    queued_in BIGINT DEFAULT pg_current_xact_id()::text::bigint NOT NULL,
+    CONSTRAINT pk_log_queue PRIMARY KEY (id),
+    CONSTRAINT ck_log_queue_type CHECK (type IN ('commitment/v1', 'certificate/v1', 'void/v1',
+        'revocation/v1', 'key/v1', 'dispute/v1', 'attestation/v1', 'telemetry/v1')),
+    CONSTRAINT ck_log_queue_entry CHECK (octet_length(entry) <= 1024),
+    CONSTRAINT ck_log_queue_of_a_theatre CHECK ((theatre_id IS NOT NULL) = (type IN
+        ('commitment/v1', 'certificate/v1', 'void/v1'))),
+    CONSTRAINT ck_log_queue_of_a_construct CHECK (num_nonnulls(construct_id, construct_version,
+        close_by) = CASE type WHEN 'commitment/v1' THEN 3 ELSE 0 END),
+    CONSTRAINT ck_log_queue_void_for_a_reason CHECK ((type = 'void/v1') = (reason IS NOT NULL) AND
+        (type = 'void/v1') = (entry IS NULL)),
+    CONSTRAINT fk_log_queue_theatre_id FOREIGN KEY (theatre_id) REFERENCES theatres (id)
+);
+CREATE INDEX ix_log_queue_construct_id ON log_queue (construct_id) WHERE type = 'commitment/v1';
+CREATE INDEX ix_log_queue_queued_in ON log_queue (queued_in);
+CREATE UNIQUE INDEX uq_log_queue_closing ON log_queue (theatre_id) WHERE type IN ('certificate/v1',
+    'void/v1');
+CREATE UNIQUE INDEX uq_log_queue_commitment ON log_queue (theatre_id) WHERE type = 'commitment/v1';
+CREATE UNIQUE INDEX uq_log_queue_entry ON log_queue (sha256(entry));
+
+CREATE TABLE log_entries (
+    log_index BIGINT NOT NULL,
+    leaf BYTEA GENERATED ALWAYS AS (sha256('\x00'::bytea || entry)) STORED NOT NULL,
+    queue_id BIGINT,
+    entry BYTEA NOT NULL,
+    CONSTRAINT pk_log_entries PRIMARY KEY (log_index),
+    CONSTRAINT uq_log_entries_queue_id UNIQUE (queue_id),
+    CONSTRAINT uq_log_entries_leaf UNIQUE (leaf),
+    CONSTRAINT ck_log_entries_log_index CHECK (log_index >= 0),
+    CONSTRAINT ck_log_entries_entry CHECK (octet_length(entry) <= 1024),
+    CONSTRAINT fk_log_entries_queue_id FOREIGN KEY (queue_id) REFERENCES log_queue (id)
+);
+
+CREATE TABLE log_tiles (
+    path TEXT NOT NULL,
+    data BYTEA NOT NULL,
+    CONSTRAINT pk_log_tiles PRIMARY KEY (path)
+);
+
+CREATE TABLE log_checkpoints (
+    seq BIGINT NOT NULL,
+    size BIGINT NOT NULL,
+    checkpoint BYTEA NOT NULL,
+    signed_at TIMESTAMPTZ DEFAULT now() NOT NULL,
+    CONSTRAINT pk_log_checkpoints PRIMARY KEY (seq),
+    CONSTRAINT ck_log_checkpoints_counts CHECK (seq >= 0 AND size >= 0)
+);
+CREATE INDEX ix_log_checkpoints_size ON log_checkpoints (size);
+
+CREATE TABLE trust_documents (
+    seq INTEGER NOT NULL,
+    document BYTEA NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_trust_documents PRIMARY KEY (seq),
+    CONSTRAINT ck_trust_documents_seq CHECK (seq >= 0)
+);
 
 -- Verifications, which have a row before their ground truth is read (docs/adr/0150).
 
@@ -501,6 +576,68 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- A commitment in the log is closed once, by what its theatre came to, and called for only then.
+
+CREATE FUNCTION echelon_guard_closing() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM log_queue
+            WHERE theatre_id = NEW.theatre_id AND type = 'commitment/v1') THEN
+        RAISE EXCEPTION 'expected a commitment that % closes, got none of theatre %',
+            NEW.type, NEW.theatre_id
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION echelon_guard_closed_theatre() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    closing TEXT;
+    expected TEXT;
+BEGIN
+    SELECT type INTO closing FROM log_queue
+        WHERE theatre_id = NEW.id AND type IN ('certificate/v1', 'void/v1');
+    IF NEW.outcome = 'certified' THEN
+        expected := 'certificate/v1';
+    ELSIF EXISTS (SELECT FROM log_queue
+            WHERE theatre_id = NEW.id AND type = 'commitment/v1') THEN
+        expected := 'void/v1';
+    END IF;
+    IF closing IS DISTINCT FROM expected THEN
+        RAISE EXCEPTION 'expected theatre % to close its commitment with %, got %',
+            NEW.id, coalesce(expected, 'nothing'), coalesce(closing, 'nothing')
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION echelon_guard_called_theatre() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM log_queue JOIN log_entries ON log_entries.queue_id = log_queue.id
+            WHERE theatre_id = NEW.id AND type = 'commitment/v1') THEN
+        RAISE EXCEPTION 'expected the commitment of theatre % in a checkpoint before a call', NEW.id
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- What is signed is what is there: the next entries without a gap, and no tree twice.
+
+CREATE FUNCTION echelon_guard_checkpoint() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    last log_checkpoints;
+    entries BIGINT;
+BEGIN
+    SELECT * INTO last FROM log_checkpoints ORDER BY seq DESC LIMIT 1;
+    SELECT count(*) INTO entries FROM log_entries WHERE log_index >= coalesce(last.size, 0);
+    IF NEW.seq <> coalesce(last.seq + 1, 0) OR NEW.size <> coalesce(last.size, 0) + entries
+            OR NEW.size <> (SELECT coalesce(max(log_index) + 1, 0) FROM log_entries) THEN
+        RAISE EXCEPTION 'expected checkpoint % of the next entries, got one of % with % entries',
+            NEW.seq, NEW.size, entries
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
 CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON theatre_templates
     FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
 CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON theatre_certificates
@@ -521,6 +658,16 @@ CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON construct_de
     FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
 CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON theatre_coins
     FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON log_queue
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON log_entries
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON log_tiles
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON log_checkpoints
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON trust_documents
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
 CREATE TRIGGER refuse_change BEFORE DELETE OR TRUNCATE ON theatres
     FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
 CREATE TRIGGER refuse_change BEFORE DELETE OR TRUNCATE ON debate_runs
@@ -529,6 +676,19 @@ CREATE TRIGGER guard_new_theatre BEFORE INSERT ON theatres
     FOR EACH ROW EXECUTE FUNCTION echelon_guard_new_theatre();
 CREATE TRIGGER guard_theatre BEFORE UPDATE ON theatres
     FOR EACH ROW EXECUTE FUNCTION echelon_guard_theatre();
+CREATE TRIGGER guard_closed_theatre BEFORE UPDATE ON theatres
+    FOR EACH ROW WHEN (NEW.state = 'RESOLVED' AND OLD.state <> 'RESOLVED')
+    EXECUTE FUNCTION echelon_guard_closed_theatre();
+-- A theatre that ends without a call passes through ACTIVE with no episodes.
+CREATE TRIGGER guard_called_theatre BEFORE UPDATE ON theatres
+    FOR EACH ROW WHEN (NEW.state = 'ACTIVE' AND OLD.state <> 'ACTIVE'
+        AND NEW.is_certificate_run IS TRUE AND NEW.total_episodes > 0)
+    EXECUTE FUNCTION echelon_guard_called_theatre();
+CREATE TRIGGER guard_closing BEFORE INSERT ON log_queue
+    FOR EACH ROW WHEN (NEW.type IN ('certificate/v1', 'void/v1'))
+    EXECUTE FUNCTION echelon_guard_closing();
+CREATE TRIGGER guard_checkpoint BEFORE INSERT ON log_checkpoints
+    FOR EACH ROW EXECUTE FUNCTION echelon_guard_checkpoint();
 CREATE TRIGGER guard_debate_run BEFORE UPDATE ON debate_runs
     FOR EACH ROW EXECUTE FUNCTION echelon_guard_debate_run();
 
@@ -542,6 +702,26 @@ END $$;
 
 CREATE TRIGGER announce_theatre AFTER UPDATE ON theatres
     FOR EACH ROW EXECUTE FUNCTION echelon_announce_theatre();
+
+-- The writer of the log waits for what is queued, a run for its commitment in a checkpoint.
+
+CREATE FUNCTION echelon_announce_queue() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('echelon_log', 'queue');
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION echelon_announce_entry() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('echelon_theatres', theatre_id::text) FROM log_queue
+        WHERE id = NEW.queue_id AND type = 'commitment/v1';
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER announce_queue AFTER INSERT ON log_queue
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_announce_queue();
+CREATE TRIGGER announce_entry AFTER INSERT ON log_entries
+    FOR EACH ROW EXECUTE FUNCTION echelon_announce_entry();
 
 -- The role of the service. It belongs to the whole server: other databases may use it.
 
@@ -558,7 +738,8 @@ GRANT SELECT ON ALL TABLES IN SCHEMA public TO echelon_app;
 GRANT INSERT ON users, api_keys, registered_constructs, idempotency_keys, datasets,
     theatre_templates, theatres, theatre_coins, theatre_audit_events, theatre_episode_scores,
     human_scores, sealed_bundles, theatre_certificates, verifications,
-    debate_runs, debate_events, debate_evaluations TO echelon_app;
+    debate_runs, debate_events, debate_evaluations,
+    log_queue, log_entries, log_tiles, log_checkpoints, trust_documents TO echelon_app;
 GRANT DELETE ON api_keys, idempotency_keys, datasets TO echelon_app;
 GRANT UPDATE (email, password_hash, disabled_at) ON users TO echelon_app;
 GRANT UPDATE (last_used_at, revoked_at) ON api_keys TO echelon_app;

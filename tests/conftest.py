@@ -21,6 +21,7 @@ from tests.demonstration import Demonstration, shared_demonstration
 from tests.drawn import drawn
 from tests.soak import part_of
 from theatre import engine
+from theatre.files.trust_home import TRUST_HOME
 
 pytest_plugins = ["tests.error_details"]
 ENGINE_TESTS = Path(__file__).parent / "theatre"
@@ -74,6 +75,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if part is not None:
             item.add_marker(pytest.mark.soak)
             item.add_marker(f"soak_{part}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
+    """Give each worker keys and a log of its own: no test writes into those of a person."""
+    folder = tmp_path_factory.mktemp("issuer")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        patch.setenv(TRUST_HOME, str(folder / "home"))
+        yield folder
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -32,6 +32,8 @@ from backend.schemas.certificates import (
     Routing,
 )
 from backend.services import certificates, routing
+from backend.services.transparency.publication import RunPlace
+from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.certificate import TheatreCalibrationCertificate
 from theatre.engine.tier_assigner import CertificateStatus, VerificationTier
 
@@ -188,17 +190,25 @@ async def _shown(
         now=service.clock(),
     )
     effective = read.worth.effective
+    run = None if read.run is None else _run_fields(read.run)
     # Weak: `as_of` changes with every reading.
-    etag = f'W/"{read.sha256}.{effective.tier}.{effective.status}.{"+".join(effective.reasons)}"'
+    parts = (read.sha256, effective.tier, effective.status, "+".join(effective.reasons))
+    etag = f'W/"{".".join(parts)}.{sha256_hex(str(read.run).encode())[:16]}"'
     shown = {
         **read.document,
         **_status_fields(read.worth),
+        "run": run,
         "as_of": to_jsonable_python(effective.as_of),
         "document_sha256": read.sha256,
     }
     return answer_not_modified(request, etag, **_CACHING) or JSONResponse(
         shown, headers={"ETag": etag, **_CACHING}
     )
+
+
+def _run_fields(run: RunPlace) -> dict[str, object]:
+    others = run.others.as_document()
+    return {"number": run.number, "of": run.of, "others": others, "text": str(run)}
 
 
 def certificate_summary(

@@ -130,7 +130,7 @@ async def get_episode(
 async def get_evidence_bundle(
     request: Request, reader: Reader, theatre_id: UUID, _turn: Admission, transaction: Transaction
 ) -> Response:
-    """Download the sealed bundle (tar.gz), whole or in ranges, for `echelon check`."""
+    """Download the sealed bundle with its proofs (tar.gz), or ranges of it, for `echelon check`."""
     found = await evidence.bundle_archive(
         transaction,
         str(theatre_id),
@@ -155,7 +155,7 @@ async def get_evidence_file(
     _turn: Admission,
     transaction: Transaction,
 ) -> Response:
-    """Download one file of the sealed bundle by its name in the manifest."""
+    """Download one file of the sealed bundle by its name in the manifest, or one of `proofs/`."""
     found = await evidence.bundle_file(
         transaction,
         str(theatre_id),
@@ -186,7 +186,9 @@ async def get_replay(
 def _send_file(request: Request, theatre_id: UUID, found: evidence.EvidenceFile) -> Response:
     etag = f'"{found.sha256}"'
     headers = {
-        "Cache-Control": IMMUTABLE if found.is_public else "private, no-store",
+        "Cache-Control": (
+            "private, no-store" if not found.is_public else IMMUTABLE if found.is_final else FRESH
+        ),
         **describedby_header(f"/theatres/{theatre_id}/certificate"),
     }
     not_modified = answer_not_modified(request, etag, **headers)

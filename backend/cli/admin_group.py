@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.cli.database_work import end_on_refusal, open_owned_database, run_as_operator
 from backend.database.migrations import open_database
-from backend.database.sessions import application_engine
+from backend.database.sessions import application_engine, operator_engine
 from backend.evidence_store import EvidenceStore
 from backend.repositories.registered_constructs import Decision
 from backend.repositories.users import find_user_id
 from backend.runtime import now
 from backend.services.constructs import decide_claim
 from backend.services.integrity.backups import Backup, restore_backup, take_backup
-from backend.services.integrity.fsck import StoreCheck, StoreReport
+from backend.services.integrity.fsck import StoreCheck, StoreReport, Verdict
+from backend.services.integrity.restored_log import compare_restored_log, recover_service_log
 from backend.services.resources import TheatreResources
 from backend.settings import Settings
 from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
+from theatre.transparency.notes import Checkpoint
+
+T = TypeVar("T")
+_EXIT_CODES = {Verdict.DAMAGED: ExitCode.CHECK_FAILED, Verdict.EMPTY: ExitCode.NOT_FOUND}
+_VERDICTS = {
+    Verdict.INTACT: "intact",
+    Verdict.EMPTY: "EMPTY: no row to check, in a database that may be new or not restored",
+    Verdict.DAMAGED: "DAMAGED",
+}
 
 # `echelon admin construct …`: whose construct ids are whose, as the operator says.
 
@@ -88,15 +99,18 @@ admin.add_command(construct)
 @admin.command()
 @json_option
 def fsck(*, as_json: bool) -> None:
-    """Re-verify the whole evidence store and every row against it; exit 10 where one differs."""
+    """Re-verify the whole evidence store and every row against it.
+
+    Exit code 10 where one differs, 3 where there is nothing to check.
+    """
     settings = end_on_refusal(Settings.from_environment)
     report = end_on_refusal(lambda: asyncio.run(_checked(settings)))
     if as_json:
         print_document(_document(report))
     else:
         _print(report)
-    if report.findings:
-        raise CommandEndedError(ExitCode.CHECK_FAILED)
+    if report.verdict is not Verdict.INTACT:
+        raise CommandEndedError(_EXIT_CODES[report.verdict])
 
 
 @admin.command()
@@ -125,15 +139,50 @@ def backup(folder: Path, *, as_json: bool) -> None:
 def restore(folder: Path, *, as_json: bool) -> None:
     """Bring the backup in FOLDER into an empty database and the evidence store.
 
-    Signing keys are no part of it: users log in anew where they are not copied by hand.
+    Keys are no part of it: users log in anew, and the service signs nothing, where they are not
+    copied by hand. The log is compared with what its witnesses have seen: exit code 6 where it is
+    behind, 10 where they have seen another tree.
     """
     settings = end_on_refusal(Settings.from_environment)
 
     def restored() -> Backup:
         with open_owned_database(settings, migrated=False) as address:
-            return restore_backup(address, _store(settings), folder)
+            done = restore_backup(address, _store(settings), folder)
+            _print_backup("restored", done, as_json=as_json)
+            for other in _with_log(address, compare_restored_log):
+                echo(f"warning: {other}", err=True)
+            return done
 
-    _print_backup("restored", end_on_refusal(restored), as_json=as_json)
+    end_on_refusal(restored)
+
+
+@admin.command("recover")
+@click.argument("place")
+def recover_log(place: str) -> None:
+    """Take what the service's log lacks from a newer copy of it at PLACE, a URL or a folder.
+
+    After a restore from an older backup. Every entry is held to the log's own signature, and
+    nothing is signed. What theatres came to since the backup is in the log, and not in the rows.
+    """
+    settings = end_on_refusal(Settings.from_environment)
+
+    def recovered() -> Checkpoint:
+        with open_owned_database(settings, migrated=True) as address:
+            return _with_log(address, lambda engine: recover_service_log(engine, place))
+
+    done = end_on_refusal(recovered)
+    echo(f"log       {done.origin}: {done.size} entries")
+
+
+def _with_log(address: str, work: Callable[[AsyncEngine], Awaitable[T]]) -> T:
+    async def worked() -> T:
+        engine = operator_engine(address)
+        try:
+            return await work(engine)
+        finally:
+            await engine.dispose()
+
+    return asyncio.run(worked())
 
 
 def _print_backup(what: str, done: Backup, *, as_json: bool) -> None:
@@ -162,8 +211,11 @@ async def _checked(settings: Settings) -> StoreReport:
 
 def _document(report: StoreReport) -> dict[str, object]:
     return {
-        "intact": not report.findings,
+        "verdict": report.verdict,
         "theatres": report.theatres,
+        "templates": report.templates,
+        "uploads": report.uploads,
+        "entries": report.entries,
         "bundles": report.bundles,
         "objects": report.objects,
         "findings": [one._asdict() for one in report.findings],
@@ -178,8 +230,9 @@ def _print(report: StoreReport) -> None:
         echo(f"    got      {one.actual}")
     for key in report.unnamed:
         echo(f"named by nothing  {key}")
-    verdict = "intact" if not report.findings else f"NOT INTACT: {len(report.findings)} findings"
     echo(
-        f"{verdict}; {report.theatres} theatres, {report.bundles} bundles, "
-        f"{report.objects} objects, {len(report.unnamed)} of them named by nothing"
+        f"{_VERDICTS[report.verdict]}; {len(report.findings)} findings, "
+        f"{report.theatres} theatres, {report.templates} templates, {report.uploads} uploads, "
+        f"{report.entries} entries of the log, {report.bundles} bundles, {report.objects} objects, "
+        f"{len(report.unnamed)} of them named by nothing"
     )

@@ -1,9 +1,10 @@
-"""`echelon key …`: keys for tools, as the operator makes, lists and revokes them."""
+"""`echelon key …`: keys for tools, and the keys that sign certificates and the log."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from uuid import UUID
 
 import click
@@ -18,13 +19,14 @@ from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.tables import print_table
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
+from theatre.files.trust_home import TrustHome
 
 user_option = click.option("--user", "username", required=True, help="Whose key it is.")
 
 
 @click.group(no_args_is_help=True)
 def key() -> None:
-    """Make, list and revoke keys for tools."""
+    """Make, list and revoke keys for tools; make those that sign certificates."""
 
 
 @key.command()
@@ -93,6 +95,25 @@ def revoke_(key_id: UUID, username: str, *, as_json: bool) -> None:
         print_document(_document(stored))
     else:
         echo(f"{stored.name}: {_key_status(stored, now())}")
+
+
+@key.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--issuer", required=True, help="The name on the certificates.")
+@click.option("--rotate", is_flag=True, help="Sign certificates with a new key from now on.")
+def trust(folder: Path, issuer: str, *, rotate: bool) -> None:
+    """Make the keys that sign certificates and log in FOLDER, and print their settings.
+
+    What is there already stays. FOLDER is of one service: a second log of its key would be a fork.
+    """
+    home = TrustHome(folder.resolve())
+    made = home.open(issuer=issuer, at=now())
+    if rotate:
+        made = home.rotate(made, at=now())
+    echo(f"ECHELON_TRUST={home.folder / 'trust.json'}")
+    echo(f"ECHELON_ISSUER_KEY=file2:{home.folder / 'issuer.pem'}")
+    echo(f"ECHELON_LOG_KEY=file2:{home.folder / 'log.pem'}")
+    echo(f"issuer {made.keys[-1].key.kid}", err=True)
 
 
 def _document(stored: StoredKey) -> JsonObject:

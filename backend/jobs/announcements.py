@@ -1,6 +1,7 @@
-"""Announcements of changed theatres, from the database to every process.
+"""Announcements of changed theatres and of queued log entries, from the database to every process.
 
-A trigger sends the id of each theatre that a committed transaction changed. One connection of a
+A trigger sends the id of each theatre that a committed transaction changed, and LOG_QUEUE where it
+has queued entries of the transparency log. One connection of a
 process listens; where it is lost, every waiting part looks once, and the process listens again.
 """
 
@@ -17,7 +18,9 @@ import psycopg
 
 from backend.database.sessions import listening_connection
 
-_LISTEN = "LISTEN echelon_theatres"
+LOG_QUEUE = "queue"
+"""What is subscribed to instead of a theatre's id."""
+_LISTEN = "LISTEN echelon_theatres; LISTEN echelon_log"
 _CHECK_SECONDS = 5.0
 _AGAIN_SECONDS = 1.0
 _log = logging.getLogger(__name__)
@@ -64,7 +67,7 @@ class ChangeListener:
 
     @contextlib.contextmanager
     def subscribe(self, theatre_id: str) -> Iterator[ChangeSignal]:
-        """Yield the signal of one theatre: read the theatre after this has begun, then wait."""
+        """Yield the signal of a theatre or of LOG_QUEUE: read it once this has begun, then wait."""
         changes = ChangeSignal()
         self._waiting[theatre_id].add(changes)
         try:

@@ -77,6 +77,13 @@ class CertificateBytes(NamedTuple):
     document_sha256: str
 
 
+class SignedCertificate(NamedTuple):
+    """The Sigstore bundle of a certificate, and whose it is."""
+
+    theatre_id: str
+    sigstore: bytes
+
+
 class WholeCertificate(NamedTuple):
     """A certificate as a list shows it, and its bytes."""
 
@@ -112,6 +119,26 @@ async def find_certificate_bytes(
     """Return the bytes of a certificate; None where there is none."""
     row = (await connection.execute(_BYTES, {"wanted": certificate_id})).first()
     return None if row is None else CertificateBytes._make(row)
+
+
+async def find_signed(
+    connection: AsyncConnection,
+    *,
+    certificate_id: str | None = None,
+    theatre_id: str | None = None,
+    statement_sha256: str | None = None,
+) -> SignedCertificate | None:
+    """Return the signed certificate by one of these; None where there is none."""
+    table = TheatreCertificate
+    named = (
+        (table.id, certificate_id),
+        (table.theatre_id, theatre_id),
+        (table.statement_sha256, statement_sha256),
+    )
+    query = select(table.theatre_id, table.sigstore)
+    query = query.where(*(column == value for column, value in named if value is not None))
+    row = (await connection.execute(query)).first()
+    return None if row is None else SignedCertificate._make(row)
 
 
 async def find_certificate(
@@ -251,12 +278,20 @@ _AS_THEY_ARE = (
 _MOMENTS = ("issued_at", "expires_at", "theatre_committed_at", "theatre_resolved_at")
 
 
-async def store_certificate(connection: AsyncConnection, certificate: JsonObject) -> None:
+async def store_certificate(
+    connection: AsyncConnection,
+    certificate: JsonObject,
+    *,
+    sigstore: bytes,
+    statement_sha256: str,
+) -> None:
     """Store a validated certificate, in the transaction of the event `resolved`.
 
-    IntegrityError where the theatre has one.
+    `sigstore` is the signed statement, `statement_sha256` the hash of its payload. IntegrityError
+    where the theatre has a certificate.
     """
-    await connection.execute(insert(TheatreCertificate), certificate_row(certificate))
+    signed = {"sigstore": sigstore, "statement_sha256": statement_sha256}
+    await connection.execute(insert(TheatreCertificate), certificate_row(certificate) | signed)
 
 
 async def find_newest_environment(

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from backend.schemas.base import ResponseDocument
+from backend.schemas.transparency import RunPlaceDocument
 from theatre.engine.certificate import TheatreCalibrationCertificate
 from theatre.engine.constraint_gate import Review
 from theatre.engine.tier_assigner import CertificateStatus, VerificationTier
@@ -35,6 +36,10 @@ class CertificateDocument(TheatreCalibrationCertificate):
     run_by: RunBy
     owner_confirmed: OwnerConfirmed
     template_accepted: TemplateAccepted
+    run: RunPlaceDocument | None = Field(
+        description="which of the logged runs of its construct's version it is, and what came of "
+        "the others"
+    )
     as_of: datetime
     document_sha256: str = Field(
         description="of the canonical form: `/certificates/{id}/document` without its line feed"

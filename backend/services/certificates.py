@@ -22,6 +22,7 @@ from backend.repositories.counted_runs import (
     TEMPLATE_NOT_ACCEPTED,
 )
 from backend.repositories.pages import Page, Window
+from backend.services.transparency.publication import RunPlace, place_of_run
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import NotFoundError
 from theatre.engine.tier_assigner import (
@@ -50,6 +51,8 @@ class ReadCertificate:
     document: JsonObject
     sha256: str
     worth: CurrentStatus
+    run: RunPlace | None
+    """Which of the logged runs of its version it is."""
 
 
 async def certificate_document(
@@ -83,6 +86,7 @@ async def read_certificate(
         document=parse_object(found.document),
         sha256=found.document_sha256,
         worth=current_status(found.view, now),
+        run=await place_of_run(connection, found.view.theatre_id, now=now),
     )
 
 

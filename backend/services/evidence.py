@@ -26,7 +26,13 @@ from backend.repositories.evidence_views import (
 from backend.repositories.pages import NumberedWindow, Page
 from backend.services.resources import TheatreResources
 from backend.services.runs.execution import EXPORT
-from backend.services.sealed_bundles import open_bundle_file
+from backend.services.sealed_bundles import (
+    PROOFS,
+    archive_with_proofs,
+    open_bundle_file,
+    proof_file,
+)
+from backend.services.transparency.publication import proofs_of
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import NotFoundError
 from theatre.engine.evidence_bundle import bundle_name
@@ -37,12 +43,13 @@ _WITHHELD = ("coin.txt", "ground_truth/", "invocations/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceFile:
-    """A file to send, and the SHA-256 of its bytes."""
+    """A file to send, and the SHA-256 of its bytes; `is_final` where they never change."""
 
     path: Path
     name: str
     sha256: str
     is_public: bool
+    is_final: bool = True
 
 
 async def read_audit(
@@ -83,19 +90,24 @@ async def bundle_archive(
     reader: str | None,
     resources: TheatreResources,
 ) -> EvidenceFile:
-    """Return the sealed bundle as one archive, the same bytes every time.
+    """Return the sealed bundle as one archive, with what the log shows of it in `proofs/`.
 
+    The same bytes every time, once both entries are logged and the witnesses have signed.
     NotFoundError where there is none, or where parts of it are withheld from the reader.
     """
     theatre, archive = await _sealed(connection, theatre_id, reader)
     if _withholds(theatre):
         raise NotFoundError(f"expected an evidence bundle of theatre {theatre_id}, got none")
-    path = await asyncio.to_thread(resources.store.fetch, ObjectKind.BUNDLES, archive.sha256)
+    proofs = await proofs_of(connection, theatre_id)
+    path, sha256 = await asyncio.to_thread(
+        archive_with_proofs, resources.store, theatre_id, archive, proofs
+    )
     return EvidenceFile(
         path=path,
         name=f"{bundle_name(theatre_id)}.tar.gz",
-        sha256=archive.sha256,
+        sha256=sha256,
         is_public=reader is None,
+        is_final=False,
     )
 
 
@@ -107,17 +119,30 @@ async def bundle_file(
     reader: str | None,
     resources: TheatreResources,
 ) -> EvidenceFile:
-    """Return one file of the sealed bundle, looked up in its manifest; else NotFoundError."""
+    """Return one file of the sealed bundle, looked up in its manifest, or one of `proofs/`.
+
+    NotFoundError for any other.
+    """
     theatre, archive = await _sealed(connection, theatre_id, reader)
     found = None
-    if not (_withholds(theatre) and path.startswith(_WITHHELD)):
+    is_proof = path.startswith(f"{PROOFS}/")
+    if is_proof:
+        proofs = await proofs_of(connection, theatre_id)
+        found = await asyncio.to_thread(
+            proof_file, resources.store, archive, proofs.get(path.removeprefix(f"{PROOFS}/"))
+        )
+    elif not (_withholds(theatre) and path.startswith(_WITHHELD)):
         found = await asyncio.to_thread(
             open_bundle_file, resources.store, theatre_id, archive, path
         )
     if found is None:
         raise NotFoundError(f"expected a file of the bundle, got {path[:100]!a}")
     return EvidenceFile(
-        path=found[0], name=found[0].name, sha256=found[1], is_public=reader is None
+        path=found[0],
+        name=path.rpartition("/")[2],
+        sha256=found[1],
+        is_public=reader is None,
+        is_final=not is_proof,
     )
 
 

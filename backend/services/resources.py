@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from backend.errors import SettingsError
 from backend.evidence_store import EvidenceStore
 from backend.services.accepted_templates import AcceptedTemplates
 from backend.services.constructs import ConstructAccess
 from backend.services.ground_truth import GroundTruth
+from backend.services.transparency.keys import IssuerKeys
 from backend.services.verifications.repository_access import RepositoryAccess
 from backend.settings import Settings
 from theatre.engine.canonical_json import JsonObject
@@ -46,10 +48,17 @@ class TheatreResources:
     """Bundles of this machine that failed the check, by theatre: for the operator alone."""
     issuer: str
     clock: Clock
+    keys: IssuerKeys | None
+    """What signs certificates and the log: for processes that run theatres."""
 
     @classmethod
     def of(
-        cls, settings: Settings, *, clock: Clock, environment: Mapping[str, str] = os.environ
+        cls,
+        settings: Settings,
+        *,
+        clock: Clock,
+        keys: IssuerKeys | None = None,
+        environment: Mapping[str, str] = os.environ,
     ) -> Self:
         """Read what the settings name.
 
@@ -87,7 +96,14 @@ class TheatreResources:
             drafts=home / "drafts",
             issuer=settings.issuer,
             clock=clock,
+            keys=keys,
         )
+
+    def require_keys(self) -> IssuerKeys:
+        """Return the keys; SettingsError in a process that may not sign."""
+        if self.keys is None:
+            raise SettingsError("expected a process that runs theatres, got one without keys")
+        return self.keys
 
     def validate(self, document: JsonObject) -> ValidationReport:
         """Return what is wrong with a template of the API. Blocks for milliseconds."""

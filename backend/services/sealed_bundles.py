@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import io
 import shutil
 import tarfile
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 from uuid import uuid4
@@ -12,11 +16,13 @@ from uuid import uuid4
 from backend.errors import EvidenceDamagedError, EvidenceStoreError
 from backend.evidence_store import EvidenceStore, ObjectKind, sha256_at, sha256_of
 from backend.repositories.evidence_views import BundleArchive
-from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.evidence_bundle import bundle_name
 
 MANIFEST = "manifest.json"
+PROOFS = "proofs"
 _EPOCH = 0
+_PIECE_BYTES = 1024 * 1024
 
 
 def pack_bundle(store: EvidenceStore, bundle: Path) -> BundleArchive:
@@ -91,6 +97,67 @@ def _file_of(bundle: Path, path: str) -> tuple[Path, str] | None:
     return (bundle / path, known[path]) if path in known else None
 
 
+def archive_with_proofs(
+    store: EvidenceStore, theatre_id: str, archive: BundleArchive, proofs: Mapping[str, bytes]
+) -> tuple[Path, str]:
+    """Return an archive of the sealed bundle with `proofs/`, on this machine, and its SHA-256."""
+    folder = bundle_name(theatre_id)
+    # Entries without an end, in front: of two gzip members the second goes on with the archive.
+    front = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=front, mtime=_EPOCH) as packed:
+        for name, data in sorted(proofs.items()):
+            entry = _entry(f"{folder}/{PROOFS}/{name}", len(data))
+            packed.write(entry.tobuf(tarfile.USTAR_FORMAT))
+            packed.write(data.ljust(-(-len(data) // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE, b"\0"))
+    # Verified each time, and so is the whole: a copy on a disk may have been changed.
+    sealed = store.fetch(ObjectKind.BUNDLES, archive.sha256)
+    expected = _sha256_of_both(front.getvalue(), sealed, archive.sha256)
+    whole = store.unpacked / archive.sha256 / f"{expected}.tar.gz"
+    if sha256_at(whole) != expected:
+        with store.draft() as draft:
+            with draft.open("wb") as target, sealed.open("rb") as source:
+                target.write(front.getvalue())
+                shutil.copyfileobj(source, target)
+            whole.parent.mkdir(parents=True, exist_ok=True)
+            draft.replace(whole)
+    return whole, expected
+
+
+@lru_cache(maxsize=256)
+def _sha256_of_both(front: bytes, sealed: Path, _sha256: str) -> str:
+    """Return the SHA-256 of what is in front and the sealed archive behind it."""
+    digest = hashlib.sha256(front)
+    with sealed.open("rb") as source:
+        while piece := source.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def proof_file(
+    store: EvidenceStore, archive: BundleArchive, data: bytes | None
+) -> tuple[Path, str] | None:
+    """Return a file of `proofs/` on this machine and its SHA-256; None for one that is not there.
+
+    It is named by its hash: a bundle gets no file that its manifest lacks.
+    """
+    if data is None:
+        return None
+    sha256 = sha256_hex(data)
+    place = store.unpacked / archive.sha256 / sha256
+    if sha256_at(place) != sha256:
+        with store.draft() as draft:
+            draft.write_bytes(data)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            draft.replace(place)
+    return place, sha256
+
+
+def _entry(name: str, size: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mtime, entry.mode = size, _EPOCH, 0o644
+    return entry
+
+
 def _pack(bundle: Path, target: Path) -> None:
     """Pack a bundle: names sorted, no times and no owners, so that it is always the same."""
     with (
@@ -99,8 +166,8 @@ def _pack(bundle: Path, target: Path) -> None:
         tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
     ):
         for path in sorted(one for one in bundle.rglob("*") if one.is_file()):
-            entry = tarfile.TarInfo(f"{bundle.name}/{path.relative_to(bundle).as_posix()}")
-            entry.size, entry.mtime, entry.mode = path.stat().st_size, _EPOCH, 0o644
+            name = f"{bundle.name}/{path.relative_to(bundle).as_posix()}"
+            entry = _entry(name, path.stat().st_size)
             with path.open("rb") as content:
                 archive.addfile(entry, content)
 

@@ -15,13 +15,14 @@ from urllib.parse import urlencode
 
 from tests.backend.serving import PASSWORD, Client, Reply
 from tests.theatre.echelon_process import until
+from theatre.transparency.statements import BUNDLE_TYPE
 
 NAME = re.compile(r"\{([a-z0-9_]+)\}")
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 LINES = {"Content-Type": "application/x-ndjson"}
 WAIT = {"Prefer": "wait=60"}
 SECRETS = {"access_token": "a-token", "key": "a-key-that-is-shown-once"}
-BYTES = ("application/gzip", "text/event-stream")
+BYTES = ("application/gzip", "application/octet-stream", "text/event-stream")
 """Kinds of answers that no example shows: no text, or without an end."""
 MOST = 2
 """Lines of a text, and members of the one list that is long."""
@@ -150,6 +151,11 @@ def exchanges(template: object) -> list[Exchange]:
         Exchange(operation="get_theatre_certificate", path=f"{theatre}/certificate"),
         Exchange(operation="get_certificate", path=certificate),
         Exchange(operation="get_certificate_document", path=f"{certificate}/document"),
+        Exchange(operation="get_signed_certificate", path=f"{certificate}/sigstore"),
+        Exchange(operation="get_record", path="/constructs/cartograph/record"),
+        Exchange(operation="get_trust", path="/.well-known/echelon/trust.json"),
+        Exchange(operation="get_checkpoint", path="/log/checkpoint"),
+        Exchange(operation="get_tile", path="/log/tile/entries/000.p/1"),
         Exchange(operation="list_certificates", path="/certificates?construct_id=cartograph"),
         Exchange(operation="get_routing", path="/constructs/cartograph/routing"),
         Exchange(operation="list_audit_events", path=f"{theatre}/audit-events?limit=2"),
@@ -243,7 +249,7 @@ def _bytes(one: Exchange, headers: Mapping[str, str]) -> bytes | None:
 
 def _shown(reply: Reply) -> object:
     """Return a body as an example: no secrets, no frozen schemas, and long ones cut."""
-    if not reply.headers["content-type"].startswith("application/json"):
+    if not reply.headers["content-type"].startswith(("application/json", BUNDLE_TYPE)):
         return "".join(reply.body.decode().splitlines(keepends=True)[:MOST])
     document = {
         name: member[:MOST] if name == "file_inventory" else member

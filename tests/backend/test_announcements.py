@@ -22,7 +22,7 @@ def break_connection_of_listener(database: Database) -> None:
     with database.connected("postgres") as connection:
         (ended,) = connection.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND query = 'LISTEN echelon_theatres'"
+            "WHERE datname = current_database() AND starts_with(query, 'LISTEN')"
         ).fetchall()
     assert ended == {"count": 1}
 

@@ -52,7 +52,10 @@ def test_a_backup_of_a_running_service_is_the_same_service_elsewhere(
     home = tmp_path / "restored"
     assert administer(monkeypatch, empty_database, home, "restore", str(backup)) is ExitCode.OK
     assert administer(monkeypatch, empty_database, home, "fsck") is ExitCode.OK
-    assert "intact; 2 theatres, 1 bundles, 3 objects" in capsys.readouterr().out
+    assert (
+        "intact; 0 findings, 2 theatres, 1 templates, 0 uploads, 1 bundles, 3 obj"
+        in capsys.readouterr().out
+    )
     with served(create_app(settings_for(empty_database, home, **stage.settings))) as client:
         after = [client.get(f"{path}/{name}").body for name in names]
         # `as_of` is the time of the question.

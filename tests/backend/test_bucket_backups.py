@@ -23,7 +23,10 @@ from theatre.cli.exits import ExitCode, run_guarded
 LINE = json.dumps({"episode_id": "one", "text": "x" * 1_000_000}).encode() + b"\n"
 UPLOAD = LINE * (PART_BYTES // len(LINE) + 1)
 """Two parts of it."""
-COUNTED = "intact; 1 theatres, 1 bundles, 4 objects, 0 of them named by nothing"
+COUNTED = (
+    "intact; 0 findings, 1 theatres, 1 templates, 1 uploads, 1 bundles, 4 objects, "
+    "0 of them named by nothing"
+)
 
 
 class Operator:

@@ -120,6 +120,12 @@ def test_a_certificate_is_read_with_what_it_is_worth_now(scene: Scene) -> None:
     assert shown == {
         **issued.document,
         **WORTH_ITS_TIER,
+        "run": {
+            "number": 1,
+            "of": 1,
+            "others": {"commitments": 0, "certified": 0, "void": {}, "open": 0, "overdue": 0},
+            "text": "run 1 of 1",
+        },
         "document_sha256": hashlib.sha256(issued.body.removesuffix(b"\n")).hexdigest(),
     }
     bundle = f"/theatres/{theatre['id']}/evidence-bundle"

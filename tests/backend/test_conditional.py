@@ -61,7 +61,7 @@ def digest_of(body: bytes) -> str:
         ("theatre", "/commitment", IMMUTABLE),
         ("theatre", "/commitment?format=canonical", IMMUTABLE),
         ("theatre", "/replay", IMMUTABLE),
-        ("theatre", "/evidence-bundle", IMMUTABLE),
+        ("theatre", "/evidence-bundle", FRESH),
         ("theatre", "/evidence-bundle/manifest.json", IMMUTABLE),
         ("theatre", "/evidence-bundle/SHA256SUMS", IMMUTABLE),
         ("certificate", "/document", IMMUTABLE),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from backend.database.sessions import OWNER
 from tests.backend.databases import Database
+from tests.backend.log_rows import await_logged, record_of_rows
 from tests.backend.sums_stage import sums, sums_stage
 from tests.backend.test_lost_workers import Company, a_company, assert_whole
 
@@ -14,6 +15,9 @@ EPISODES = 3
 # In the order in which a run comes by.
 POINTS = (
     "claim",
+    "queued",
+    "placed",
+    "signed",
     "activated",
     "invoke",
     "batch",
@@ -42,6 +46,9 @@ def events(event_type: str) -> Count:
 
 LEFT: dict[str, tuple[Count, int]] = {
     "claim": (rows("SELECT count(*) FROM theatres WHERE run_status = 'running'"), 1),
+    "queued": (rows("SELECT count(*) FROM log_queue"), 1),
+    "placed": (rows("SELECT count(*) FROM log_entries"), 1),
+    "signed": (rows("SELECT count(*) FROM log_checkpoints"), 1),
     "activated": (events("activated"), 1),
     "invoke": (lambda company: len(company.stage.calls), 1),
     "batch": (rows("SELECT count(*) FROM theatre_episode_scores"), EPISODES),
@@ -68,6 +75,7 @@ def test_a_crash_at_any_point_is_gone_on_from(database: Database, tmp_path: Path
         worker = company.pool.start()
         (undisturbed,) = company.ask_for_runs(1)
         company.await_ended(1)
+        await_logged(database, 2)
         company.pool.stop(worker)
         company.await_death_of(worker)
         paths = company.ask_for_runs(3)
@@ -83,6 +91,11 @@ def test_a_crash_at_any_point_is_gone_on_from(database: Database, tmp_path: Path
         company.await_ended(1 + len(paths))
         theatres = [undisturbed, *paths]
         assert_whole(company, theatres, episodes=EPISODES)
+        await_logged(database, 2 * len(theatres))
+        record = record_of_rows(database)
+        assert {one.theatre_id for one in record.commitments.values() if not one.is_open} == {
+            path.rpartition("/")[2] for path in theatres
+        }
         # Each sealed once and exported once, whatever died behind that: both are named by their
         # bytes, which have the moment in them.
         for kept in ("bundles/*", "exports/*"):

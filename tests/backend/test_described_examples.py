@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from tests.backend.test_theatre_bridge import committed
 from tests.backend.theatre_templates import cartograph
 from tests.backend.verification_stage import RUN, finished, github, wished
 from tests.theatre.echelon_process import until
+from theatre.engine.canonical_json import sha256_hex
 
 REFUSED_ALWAYS = {"settle_theatre"}
 """No release can do that yet: there is no answer to record."""
@@ -29,17 +32,27 @@ REFUSED_ALWAYS = {"settle_theatre"}
 
 @pytest.fixture
 def seen(database: Database, tmp_path: Path) -> Recorded:
-    """Exchange everything with the service as it ships, and with one that asks people."""
-    with served(create_app(settings_for(database, tmp_path / "shipped"))) as client:
+    """Exchange everything with the service as it ships, and with one that asks people.
+
+    One home: a database has one log, and so one key that signs it.
+    """
+    with served(create_app(settings_for(database, tmp_path))) as client:
         recorder = Recorder(client)
         for one in exchanges(cartograph()):
             recorder.exchange(one)
+        signed = json.loads(
+            client.get(recorder.filled("/certificates/{certificate_id}/sigstore")).body
+        )
+        statement = base64.b64decode(signed["dsseEnvelope"]["payload"])
+        proof = f"/log/proof/{sha256_hex(statement)}"
+        until(lambda: client.get(proof).status == HTTPStatus.OK, "the entry of the certificate")
+        recorder.keep("get_proof", None, client.get(proof))
     stage = rated(tmp_path / "stage")
-    settings = settings_for(database, tmp_path / "asking", **stage.settings)
+    settings = settings_for(database, tmp_path, **stage.settings)
     with served(create_app(settings)) as client:
         asks_people(client, stage, recorder)
     with github() as repository:
-        settings = settings_for(database, tmp_path / "reading", github_api_url=repository.root)
+        settings = settings_for(database, tmp_path, github_api_url=repository.root)
         with served(create_app(settings)) as client:
             verifies(client, recorder)
     return recorder.recorded

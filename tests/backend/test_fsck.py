@@ -16,12 +16,15 @@ from backend.database.embedded.cluster import SUPERUSER
 from backend.evidence_store import EvidenceStore
 from backend.main import create_app
 from backend.services.sealed_bundles import pack_bundle
-from tests.backend.databases import Database
+from tests.backend.databases import A_TEMPLATE, A_USER, Database
 from tests.backend.serving import served, settings_for
 from tests.backend.sums_stage import sums, sums_stage
 from tests.backend.test_theatre_bridge import committed, run
+from tests.theatre.echelon_process import until
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
+from theatre.files.trust_home import TrustHome
+from theatre.transparency.notes import Checkpoint, Note, sign_text
 
 UPLOAD = b'{"episode_id":"one"}\n'
 
@@ -63,6 +66,9 @@ def module_home(module_database: Database, tmp_path_factory: pytest.TempPathFact
         assert run(ada, committed(ada, stage.template)).document["outcome"] == "certified"
         jsonl = {"Content-Type": "application/x-ndjson"}
         assert ada.post("/api/v1/datasets", UPLOAD, headers=jsonl).status == 201
+        # The log's writer is not waited for by a run that has ended.
+        logged = "SELECT 1 FROM log_entries WHERE log_index = 1"
+        until(lambda: module_database.rows(logged), "the end of the run in the log")
     return folder / "home"
 
 
@@ -91,8 +97,11 @@ def test_what_is_whole_is_said_to_be_whole(kept: Kept) -> None:
     assert kept.fsck() == (
         ExitCode.OK,
         {
-            "intact": True,
+            "verdict": "intact",
             "theatres": 2,
+            "templates": 2,
+            "uploads": 1,
+            "entries": 2,
             "bundles": 1,
             "objects": 5,
             "findings": [],
@@ -275,5 +284,109 @@ def test_a_report_for_people_says_where_and_what(
     told = capsys.readouterr().out.splitlines()
     assert told[0] == f"export-missing  theatre {kept.certified}"
     assert told[-1] == (
-        "NOT INTACT: 1 findings; 2 theatres, 1 bundles, 3 objects, 0 of them named by nothing"
+        "DAMAGED; 1 findings, 2 theatres, 2 templates, 1 uploads, 2 entries of the log, "
+        "1 bundles, 3 objects, 0 of them named by nothing"
     )
+
+
+def replaced(column: str, old: str, new: str) -> str:
+    """Return SQL for bytes with a text in them replaced by another."""
+    return f"{column} = decode(replace(encode({column}, 'escape'), '{old}', '{new}'), 'escape')"
+
+
+LOG_DAMAGE: dict[str, tuple[str, str, list[str]]] = {
+    "an entry is another": (
+        "log_entries",
+        f"UPDATE log_entries SET {replaced('entry', 'UNVERIFIED', 'PROVEN')}",  # noqa: S608
+        ["log-root", "statement-differs"],
+    ),
+    "an entry is gone": (
+        "log_entries",
+        "DELETE FROM log_entries WHERE log_index = 1",
+        ["log-entries-missing"],
+    ),
+    "an earlier checkpoint was changed": (
+        "log_checkpoints",
+        f"UPDATE log_checkpoints SET {replaced('checkpoint', 'echelon', 'others')} WHERE seq = 1",  # noqa: S608
+        ["log-signature"],
+    ),
+    "a run's end was not queued": (
+        "log_queue",
+        "DELETE FROM log_queue WHERE type <> 'commitment/v1'",
+        ["log-closing-differs", "log-closing-missing"],
+    ),
+    "nothing was queued": (
+        "log_queue",
+        "DELETE FROM log_queue",
+        ["log-closing-differs"],
+    ),
+    "the keys are gone": ("trust_documents", "DELETE FROM trust_documents", ["log-trust"]),
+    "a certificate is not signed": (
+        "theatre_certificates",
+        "UPDATE theatre_certificates SET sigstore = '{}'",
+        ["statement-invalid"],
+    ),
+    "a certificate is signed under another hash": (
+        "theatre_certificates",
+        "UPDATE theatre_certificates SET statement_sha256 = reverse(statement_sha256)",
+        ["statement-columns"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOG_DAMAGE)
+def test_a_log_that_differs(kept: Kept, case: str) -> None:
+    table, damage, codes = LOG_DAMAGE[case]
+    # One column follows from another.
+    columns = "log_index, queue_id, entry" if table == "log_entries" else "*"
+    into = f"log_entries ({columns})" if table == "log_entries" else table
+    kept.change(f"CREATE TABLE before AS SELECT {columns} FROM {table}")  # noqa: S608
+    kept.change(damage)
+    code, report = kept.fsck()
+    kept.change(f"DELETE FROM {table}")  # noqa: S608
+    kept.change(f"INSERT INTO {into} OVERRIDING SYSTEM VALUE SELECT * FROM before")  # noqa: S608
+    kept.change("DROP TABLE before")
+    assert (code, [one["code"] for one in report["findings"]]) == (ExitCode.CHECK_FAILED, codes)
+
+
+def test_an_earlier_checkpoint_of_another_tree_is_named(kept: Kept) -> None:
+    """Signed with the true key: the service showed two trees of one size."""
+    home = TrustHome(kept.home / "trust")
+    trust = home.read()
+    assert trust is not None
+    sign = home.log_signer(trust)
+    text = str(Checkpoint(trust.log.name, 1, bytes(32)))
+    forged = bytes(Note(text, (sign_text(text, trust.log, sign),))).hex()
+    signed = kept.one("SELECT checkpoint FROM log_checkpoints WHERE seq = 1").hex()
+    codes = []
+    for content in (forged, signed):
+        kept.change(f"UPDATE log_checkpoints SET checkpoint = '\\x{content}' WHERE seq = 1")  # noqa: S608
+        codes.append([one["code"] for one in kept.fsck()[1]["findings"]])
+    assert codes == [["log-root"], []]
+
+
+def test_nothing_to_check_is_not_said_to_be_intact(
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is left where a restore has failed: the objects, and a database without rows."""
+    EvidenceStore(None, tmp_path / "home" / "evidence")
+    stray = tmp_path / "home" / "evidence" / "bundles" / ("ab" * 32)
+    monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ECHELON_DATABASE_URL", database.application)
+    for there in (False, True):
+        if there:
+            stray.parent.mkdir(exist_ok=True)
+            stray.write_bytes(b"left")
+        assert run_guarded(cli, ["admin", "fsck", "--json"]) is ExitCode.NOT_FOUND
+        report = json.loads(capsys.readouterr().out)
+        assert (report["verdict"], report["findings"]) == ("empty", [])
+        assert report["unnamed"] == [f"bundles/{stray.name}"] * there
+    # A row that could be held against its document is something to check.
+    database.add("users", A_USER)
+    assert run_guarded(cli, ["admin", "fsck"]) is ExitCode.NOT_FOUND
+    assert capsys.readouterr().out.splitlines()[-1].startswith("EMPTY: no row to check")
+    database.add("theatre_templates", A_TEMPLATE)
+    assert run_guarded(cli, ["admin", "fsck"]) is ExitCode.CHECK_FAILED

@@ -191,19 +191,22 @@ def test_rows_that_were_taken_away_or_put_there_are_named(
     columns = stored.database.rows(
         "SELECT string_agg(quote_ident(column_name), ', ' ORDER BY ordinal_position) AS names"
         " FROM information_schema.columns WHERE table_name = 'theatre_certificates'"
-        " AND column_name NOT IN ('id', 'theatre_id')"
+        " AND column_name NOT IN ('id', 'theatre_id', 'statement_sha256')"
     )[0]["names"]
     theatre, idle = f"theatre {stored.certified}", f"theatre {stored.idle}"
     with stored.broken(
         # One who wants a certificate for another theatre moves the one that there is.
-        f"INSERT INTO theatre_certificates (id, theatre_id, {columns})"  # noqa: S608
-        f" SELECT gen_random_uuid(), :idle, {columns} FROM theatre_certificates",
+        f"INSERT INTO theatre_certificates (id, theatre_id, statement_sha256, {columns})"  # noqa: S608
+        f" SELECT gen_random_uuid(), :idle, reverse(statement_sha256), {columns}"
+        " FROM theatre_certificates",
         "DELETE FROM theatre_certificates WHERE theatre_id = :certified",
         "UPDATE datasets SET size_bytes = 1",
     ):
         seen = found(stored, monkeypatch, capsys)
     assert set(seen) == {
         ("certificate-missing", theatre),
+        # The log has the statement that went with the row.
+        ("statement-missing", theatre),
         ("certificate-unvouched", idle),
         ("certificate-columns", idle),
         ("bundle-unnamed", idle),
@@ -249,6 +252,7 @@ def test_documents_that_are_none_are_named(
         ("template-unreadable", f"template {stored.template}"),
         ("certificate-unreadable", theatre),
         ("certificate-document", theatre),
+        ("statement-certificate", theatre),
         ("bundle-invalid", theatre),
     }
     assert found(stored, monkeypatch, capsys) == []

@@ -11,10 +11,13 @@ from uuid import uuid4
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.repositories.certificate_views import store_certificate
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatre_runs import change_run
 from backend.repositories.theatres import insert_draft, store_receipt
+from backend.repositories.transparency_log import PostgresLog, queue_commitment
+from backend.services.transparency.closing import close_certified
+from backend.services.transparency.keys import IssuerKeys, open_keys
+from backend.settings import Settings
 from tests.backend.databases import A_USER, USER_ID, Database
 from tests.theatre.conftest import CONSTRUCT_ID, run_small_theatre, utc_now
 from tests.theatre.runs import COIN, checked
@@ -30,9 +33,14 @@ from theatre.files.datasets import DatasetRoots
 from theatre.oracles.construct_registry import construct_from_argv, local_adapter_for
 from theatre.oracles.retry import make_retrying_invoker
 from theatre.scorers import load_scorers
+from theatre.transparency.bundle_proofs import run_nonce
+from theatre.transparency.log import LogWriter
+from theatre.transparency.run_entries import theatre_commitment
 
 
-def journal_of(engine: AsyncEngine, receipt: CommitmentReceipt, folder: Path) -> PostgresRunJournal:
+def journal_of(
+    engine: AsyncEngine, receipt: CommitmentReceipt, folder: Path, keys: IssuerKeys
+) -> PostgresRunJournal:
     """The journal of a theatre, with what belongs to its commitment and to its end."""
 
     async def committed(connection: AsyncConnection, _: AuditEvent) -> None:
@@ -41,10 +49,21 @@ def journal_of(engine: AsyncEngine, receipt: CommitmentReceipt, folder: Path) ->
     async def resolved(connection: AsyncConnection, event: AuditEvent) -> None:
         if event.detail["outcome"] == "certified":
             path = folder / bundle_name(receipt.theatre_id) / "certificate.json"
-            await store_certificate(connection, parse_object(path.read_bytes()))
+            await close_certified(connection, keys, parse_object(path.read_bytes()))
 
     effects = {"committed": committed, "resolved": resolved}
     return PostgresRunJournal(engine, receipt.theatre_id, effects=effects)
+
+
+async def logged(engine: AsyncEngine, theatre: Theatre, keys: IssuerKeys) -> bytes:
+    """Log a commitment as the service does, and return the nonce that it gives."""
+    async with engine.begin() as connection:
+        await queue_commitment(connection, theatre_commitment(theatre, COIN))
+    store = PostgresLog(engine)
+    writer = LogWriter(store, keys.trust.log, keys.sign_log)
+    await writer.open()
+    await writer.append([one.entry for one in await store.take_queued()])
+    return run_nonce(writer.checkpoint)
 
 
 async def run_in_database(engine: AsyncEngine, folder: Path, template: JsonObject) -> str:
@@ -68,7 +87,8 @@ async def run_in_database(engine: AsyncEngine, folder: Path, template: JsonObjec
             construct_id=CONSTRUCT_ID,
             created_at=utc_now(),
         )
-    journal = journal_of(engine, receipt, folder)
+    keys = open_keys(Settings(home=folder / "home"), at=utc_now())
+    journal = journal_of(engine, receipt, folder, keys)
     theatre, event = theatre.commit(receipt)
     await journal.note(created)
     await journal.note(event)
@@ -82,6 +102,7 @@ async def run_in_database(engine: AsyncEngine, folder: Path, template: JsonObjec
     try:
         around = RunContext(
             coin=COIN,
+            run_nonce=await logged(engine, theatre, keys),
             adapters={CONSTRUCT_ID: adapter},
             invoke=make_retrying_invoker(asyncio.sleep),
             datasets=DatasetRoots([folder]),

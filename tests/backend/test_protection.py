@@ -24,12 +24,17 @@ ONLY_ADDED_TO = (
     "debate_evaluations",
     "debate_events",
     "human_scores",
+    "log_checkpoints",
+    "log_entries",
+    "log_queue",
+    "log_tiles",
     "sealed_bundles",
     "theatre_audit_events",
     "theatre_certificates",
     "theatre_coins",
     "theatre_episode_scores",
     "theatre_templates",
+    "trust_documents",
 )
 CERTIFICATE: Mapping[str, Any] = {
     "id": CERTIFICATE_ID,
@@ -38,6 +43,8 @@ CERTIFICATE: Mapping[str, Any] = {
     "construct_id": "a-construct",
     "document": b"{}",
     "document_sha256": sha256_hex(b"{}"),
+    "sigstore": b"{}",
+    "statement_sha256": HASH,
     "criteria_json": "{}",
     "scores_json": "{}",
     "replay_count": 3,
@@ -149,6 +156,11 @@ def fill(database: Database) -> Database:
     database.add("sealed_bundles", SEALED_BUNDLE)
     database.add("theatre_certificates", CERTIFICATE)
     database.add("theatre_coins", {"theatre_id": THEATRE_ID, "coin": bytes(32)})
+    database.add("log_queue", {"type": "key/v1", "entry": b"{}"})
+    database.add("log_entries", {"log_index": 0, "entry": b"{}"})
+    database.add("log_tiles", {"path": "tile/1/000.p/1", "data": bytes(32)})
+    database.add("log_checkpoints", {"seq": 0, "size": 1, "checkpoint": b""})
+    database.add("trust_documents", {"seq": 0, "document": b"{}", "created_at": MOMENT})
     database.add("debate_runs", DEBATE_RUN)
     database.add("debate_events", DEBATE_EVENT)
     database.add("debate_evaluations", DEBATE_EVALUATION)
@@ -369,7 +381,11 @@ def test_a_row_that_contradicts_itself_is_refused(
         ),
         ({"theatre_id": OTHER_THEATRE_ID, "expires_at": MOMENT}, "expires_at"),
         ({"theatre_id": OTHER_THEATRE_ID, "replay_count": 0}, "replay_count"),
-        ({"theatre_id": USER_ID}, "fk_theatre_certificates_theatre_id"),
+        (
+            {"theatre_id": USER_ID, "statement_sha256": "cd" * 32},
+            "fk_theatre_certificates_theatre_id",
+        ),
+        ({"theatre_id": OTHER_THEATRE_ID}, "uq_theatre_certificates_statement_sha256"),
     ],
 )
 def test_a_theatre_has_one_certificate_whose_bytes_are_those_that_were_hashed(
@@ -381,9 +397,9 @@ def test_a_theatre_has_one_certificate_whose_bytes_are_those_that_were_hashed(
     assert evidence.rows("SELECT count(*) FROM theatre_certificates") == [{"count": 1}]
 
 
-def test_a_theatre_is_certified_by_its_own_certificate_only(filled: Database) -> None:
+def settle_both(database: Database) -> None:
     for step in ("COMMITTED", "ACTIVE", "SETTLING"):
-        with filled.connected(APPLICATION) as connection:
+        with database.connected(APPLICATION) as connection:
             statement = """
                 UPDATE theatres SET state = %(step)s, commitment_hash = %(commitment_hash)s,
                     committed_at = %(committed_at)s, version_pins = %(version_pins)s,
@@ -391,6 +407,95 @@ def test_a_theatre_is_certified_by_its_own_certificate_only(filled: Database) ->
                     is_certificate_run = true
             """
             connection.execute(statement, {**COMMITMENT, "step": step})
+
+
+def queue(database: Database, kind: str, theatre_id: str = THEATRE_ID) -> None:
+    """Queue the entry of a commitment, or one that closes it."""
+    row: dict[str, Any] = {"type": kind, "theatre_id": theatre_id}
+    if kind == "void/v1":
+        row["reason"] = "failed"
+    else:
+        row["entry"] = f"{kind} of {theatre_id}".encode()
+    if kind == "commitment/v1":
+        row |= {"construct_id": "a-construct", "construct_version": "v", "close_by": MOMENT}
+    database.add("log_queue", row)
+
+
+@pytest.mark.parametrize(
+    ("queued", "assigned", "refusal"),
+    [
+        ((), CERTIFIED, "with certificate/v1, got nothing"),
+        (("commitment/v1",), CERTIFIED, "with certificate/v1, got nothing"),
+        (("commitment/v1", "void/v1"), CERTIFIED, "with certificate/v1, got void/v1"),
+        (("commitment/v1",), TO_RESOLVED, "with void/v1, got nothing"),
+        (("commitment/v1", "certificate/v1"), TO_RESOLVED, "with void/v1, got certificate/v1"),
+        ((), TO_RESOLVED, None),
+        (("commitment/v1", "void/v1"), TO_RESOLVED, None),
+        (("commitment/v1", "certificate/v1"), CERTIFIED, None),
+    ],
+)
+def test_a_commitment_of_the_log_is_closed_by_what_its_theatre_came_to(
+    filled: Database, queued: tuple[str, ...], assigned: str, refusal: str | None
+) -> None:
+    settle_both(filled)
+    for kind in queued:
+        queue(filled, kind)
+    assigned = assigned.replace(f" {COMMITTED},", "")
+    resolved = f"UPDATE theatres SET {assigned} WHERE id = '{THEATRE_ID}'"  # noqa: S608
+    if refusal is None:
+        change(filled, resolved)
+    else:
+        with pytest.raises(psycopg.IntegrityError, match=refusal):
+            change(filled, resolved)
+
+
+def test_a_commitment_is_logged_once_and_closed_once(filled: Database) -> None:
+    with pytest.raises(psycopg.IntegrityError, match="expected a commitment that void/v1 closes"):
+        queue(filled, "void/v1")
+    queue(filled, "commitment/v1")
+    with pytest.raises(errors.UniqueViolation, match="uq_log_queue_commitment"):
+        queue(filled, "commitment/v1")
+    queue(filled, "void/v1")
+    with pytest.raises(errors.UniqueViolation, match="uq_log_queue_closing"):
+        queue(filled, "certificate/v1")
+
+
+def test_a_certificate_run_begins_once_its_commitment_is_in_a_checkpoint(
+    filled: Database,
+) -> None:
+    commit(filled)
+    begins = f"""
+        UPDATE theatres SET state = 'ACTIVE', total_episodes = %s, is_certificate_run = %s
+        WHERE id = '{THEATRE_ID}'
+    """  # noqa: S608
+    queue(filled, "commitment/v1")
+    with filled.connected(APPLICATION) as connection:
+        with pytest.raises(psycopg.IntegrityError, match="in a checkpoint before a call"):
+            connection.execute(begins.encode(), [1, True])
+        # A rehearsal is none, and what ends without a call passes by.
+        for episodes, is_certificate_run in ((1, False), (0, True)):
+            with connection.transaction(force_rollback=True):
+                connection.execute(begins.encode(), [episodes, is_certificate_run])
+        (row,) = connection.execute("SELECT id FROM log_queue WHERE type = 'commitment/v1'")
+        entry = "INSERT INTO log_entries (log_index, queue_id, entry) VALUES (1, %s, 'an entry')"
+        connection.execute(entry, [row["id"]])
+        connection.execute(begins.encode(), [1, True])
+
+
+def test_a_checkpoint_signs_the_next_entries_and_no_tree_twice(filled: Database) -> None:
+    for seq, size in ((0, 1), (2, 1), (1, 2), (1, 0)):
+        with pytest.raises(psycopg.IntegrityError, match="expected checkpoint"):
+            filled.add("log_checkpoints", {"seq": seq, "size": size, "checkpoint": b""})
+    filled.add("log_entries", {"log_index": 2, "entry": b"behind a gap"})
+    with pytest.raises(psycopg.IntegrityError, match="expected checkpoint"):
+        filled.add("log_checkpoints", {"seq": 1, "size": 2, "checkpoint": b""})
+
+
+def test_a_theatre_is_certified_by_its_own_certificate_only(filled: Database) -> None:
+    settle_both(filled)
+    for theatre_id in (THEATRE_ID, OTHER_THEATRE_ID):
+        for kind in ("commitment/v1", "certificate/v1"):
+            queue(filled, kind, theatre_id)
     certified = "state = 'RESOLVED', outcome = 'certified', resolved_at = now()"
     resolved = f"UPDATE theatres SET {certified}, certificate_id = '{CERTIFICATE_ID}' WHERE id = "  # noqa: S608
     with pytest.raises(errors.ForeignKeyViolation, match="fk_theatres_certificate_id_id"):

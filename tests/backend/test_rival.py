@@ -93,6 +93,7 @@ class Rivalry:
             "job_id": theatre_id,
             "sha256": str(self.theatre["template_sha256"]),
             "slug": "not-found",
+            "statement_sha256": str(self.theatre["statement_sha256"]),
             "template_id": str(self.theatre["template_id"]),
             "theatre_id": theatre_id,
         }
@@ -141,6 +142,10 @@ def _certified(database: Database, folder: Path, *, port: int) -> Iterator[Rival
         before = routing(client)
         theatre, echo = (run(mallory, committed(mallory, one)).document for one in (shipped, own))
         assert [one["outcome"] for one in (theatre, echo)] == ["certified"] * 2, (theatre, echo)
+        (signed,) = database.rows(
+            "SELECT statement_sha256 FROM theatre_certificates WHERE theatre_id = %s", theatre["id"]
+        )
+        theatre |= signed
         database.add(
             "verifications",
             {

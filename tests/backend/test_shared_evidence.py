@@ -15,6 +15,7 @@ import pytest
 
 from backend.main import create_app
 from tests.backend.databases import Database
+from tests.backend.log_rows import await_logged, shared_keys
 from tests.backend.object_stores import ObjectStore, free_port, rclone
 from tests.backend.serving import PASSWORD, Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
@@ -43,7 +44,11 @@ class Machines:
 
     def pool(self, name: str) -> AbstractContextManager[WorkerPool]:
         """Workers on a machine."""
-        variables = {**self.stage.variables, **ObjectStore(self.port).variables}
+        variables = {
+            **self.stage.variables,
+            **ObjectStore(self.port).variables,
+            **shared_keys(self.folder / "keys"),
+        }
         home = self.folder / name / "home"
         home.mkdir(parents=True)
         url = ObjectStore(self.port).url
@@ -63,7 +68,10 @@ class Machines:
 @pytest.fixture
 def machines(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
     port = free_port()
-    for name, value in ObjectStore(port).variables.items():
+    for name, value in {
+        **ObjectStore(port).variables,
+        **shared_keys(tmp_path / "keys"),
+    }.items():
         monkeypatch.setenv(name, value)
     return Machines(database, tmp_path, sums_stage(tmp_path / "stage", sums(4)), port)
 
@@ -91,6 +99,8 @@ def test_a_machine_runs_what_another_committed_and_a_third_hands_it_out(
     (machines.stage.folder / "sums.jsonl").unlink()
     with machines.serving("second") as second:
         until(lambda: second.get(f"{path}/replay").status == 200, "the end of the run")
+        # With the proof of its certificate, the archive stays as it is.
+        await_logged(machines.database, 2)
         told = [second.get(f"{path}/{name}") for name in ("evidence-bundle", "replay")]
         certificate = second.get(f"{path}/certificate").document
     shutil.rmtree(machines.folder / "second")

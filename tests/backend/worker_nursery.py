@@ -36,6 +36,9 @@ STATEMENTS = {
     "claim": "UPDATE theatres SET run_status",
     "batch": "INSERT INTO theatre_episode_scores",
     "certificate": "INSERT INTO theatre_certificates",
+    "queued": "INSERT INTO log_queue",
+    "placed": "INSERT INTO log_entries",
+    "signed": "INSERT INTO log_checkpoints",
 }
 """What the statement of a crash point begins with; else a type of audit event."""
 STEPS: dict[str, tuple[type[Any], str]] = {

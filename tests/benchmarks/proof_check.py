@@ -20,13 +20,13 @@ from tests.theatre.transparency.log_stage import entries
 from theatre.cli.bundle_proofs import certified_of, read_proofs
 from theatre.engine.bundle_check.bundle_reader import Evidence
 from theatre.engine.bundle_check.folder import BundleFolder
-from theatre.engine.bundle_check.plain_proofs import (
-    ProofCheck,
+from theatre.engine.bundle_check.plain_notes import (
     Verify,
     reader_of,
     verify_with_openssl,
     verify_with_package,
 )
+from theatre.engine.bundle_check.plain_proofs import ProofCheck
 from theatre.transparency.bundle_proofs import check_proofs
 from theatre.transparency.trust import Trust
 

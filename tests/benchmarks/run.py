@@ -35,7 +35,7 @@ def cost_of(*arguments: str | Path, home: Path) -> Cost:
         pid = os.posix_spawn(
             ECHELON,
             [str(ECHELON), *map(str, arguments)],
-            {**os.environ, "ECHELON_HOME": str(home)},
+            {**os.environ, "ECHELON_HOME": str(home), "ECHELON_TRUST_HOME": str(home / "issuer")},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, nowhere.fileno(), 1),
                 (os.POSIX_SPAWN_DUP2, nowhere.fileno(), 2),
@@ -95,6 +95,8 @@ def show_others() -> None:
         "axion_suite",
         "service_requests",
         "journal_writes",
+        "log_figures",
+        "log_costs",
     ):
         sys.stdout.flush()
         subprocess.run([sys.executable, "-m", f"tests.benchmarks.{name}"], cwd=root, check=True)

@@ -159,11 +159,12 @@ def adapter_for(url: str) -> HTTPOracleAdapter:
 
 
 async def run(store: FileTheatreStore, theatre_id: str, url: str) -> None:
-    """Run a committed theatre to its sealed bundle."""
+    """Run a committed theatre to its sealed bundle, with the nonce that it has, if it has one."""
     adapter = adapter_for(url)
     with store.hold(theatre_id) as held:
         surroundings = RunContext(
             coin=held.coin,
+            run_nonce=held.run_nonce,
             adapters={"trivial": adapter},
             invoke=make_retrying_invoker(asyncio.sleep),
             datasets=DatasetRoots([held.template_folder]),

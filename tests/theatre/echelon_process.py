@@ -58,6 +58,8 @@ def environment(home: Path, *, more: Mapping[str, str] | None = None) -> dict[st
         **kept,
         "ECHELON_HOME": str(home),
         "TMPDIR": str(temporary),
+        # Keys and log of the test's own, as the caller's may be those of a person.
+        "ECHELON_TRUST_HOME": str(temporary.with_name("issuer")),
         **(more or {}),
     }
 

@@ -54,8 +54,9 @@ class Effort(IntEnum):
 
 
 def load(bundle: Path) -> Files:
-    """Return the files of a bundle."""
-    paths = (path for path in sorted(bundle.rglob("*")) if path.is_file())
+    """Return the files of a bundle that are evidence: what proves who issued it is apart."""
+    evidence = (path for path in sorted(bundle.rglob("*")) if path.parent.name != "proofs")
+    paths = (path for path in evidence if path.is_file())
     return {path.relative_to(bundle).as_posix(): path.read_bytes() for path in paths}
 
 

@@ -25,9 +25,11 @@ from tests.theatre.echelon_process import ECHELON, PATIENCE_SECONDS, Answer, env
 
 LOADED = """
 import asyncio.subprocess
+import fnmatch
 import gc
 import json
 import os
+import signal
 import socket
 import sys
 
@@ -63,6 +65,26 @@ def next_command(server):
     os._exit(0)
 
 
+def die_before(step):
+    # Before a file gets its name, is removed, or is opened to be written.
+    name, left = step[0], step[1]
+
+    def watch(event, arguments):
+        nonlocal left
+        if event == "os.rename":
+            path = arguments[1]
+        elif event == "os.remove" or (event == "open" and arguments[1] in {"w", "a"}):
+            path = arguments[0]
+        else:
+            return
+        if fnmatch.fnmatchcase(str(path), f"*{name}"):
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+
+
 for load_plugins in (load_scorers, load_computations, load_episode_runners):
     load_plugins()
 gc.freeze()
@@ -74,6 +96,8 @@ os.chdir(command["folder"])
 os.environ.clear()
 os.environ.update(command["environment"])
 sys.argv = command["argv"]
+if command["die_before"]:
+    die_before(command["die_before"])
 theatre.cli.main()
 """
 """The process that is forked; it ends with the test runner."""
@@ -113,13 +137,19 @@ def forked(
     home: Path,
     cwd: Path | None = None,
     more: Mapping[str, str] | None = None,
+    die_before: tuple[str, int] | None = None,
 ) -> Answer:
-    """Run `echelon` to its end, as `echelon_process.echelon` does. One at a time."""
+    """Run `echelon` to its end, as `echelon_process.echelon` does. One at a time.
+
+    With `die_before` it is killed before its nth step on a file whose path ends so (a pattern):
+    before that is opened for writing, takes its name or is removed.
+    """
     assert not any(name.startswith(AT_THE_START) for name in more or {}), "needs a start"
     request = {
         "argv": [str(ECHELON), *map(str, arguments)],
         "folder": str(cwd or Path.cwd()),
         "environment": environment(home, more=more),
+        "die_before": die_before,
     }
     requests = _forking().requests
     with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:

@@ -76,7 +76,8 @@ class WitnessedTheatre:
         """Return what the coin draws that the command line has drawn."""
         receipt = parse_object((self.store_folder / "commitment_receipt.json").read_bytes())
         coin = Coin.from_line((self.store_folder / "coin").read_bytes())
-        return Draws(coin, str(receipt["commitment_hash"]))
+        nonce = bytes.fromhex((self.store_folder / "run_nonce").read_text("ascii"))
+        return Draws(coin, str(receipt["commitment_hash"]), nonce)
 
     @property
     def store_folder(self) -> Path:

@@ -24,7 +24,7 @@ from theatre.cli.exits import (
     print_document,
     read_file,
 )
-from theatre.cli.trust_group import append_entries, issuer_home
+from theatre.cli.issuer_log import append_entries, issuer_home
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.clock import format_rfc3339

@@ -16,8 +16,11 @@ from theatre.engine.canonical_json import parse_object
 from theatre.engine.scoring import COMPOSITE, Baseline
 
 
-def print_certificate(bundle: Path) -> None:
-    """Print the certificate in `bundle`: scores with intervals, counts, tier, what is missing."""
+def print_certificate(bundle: Path, *, rows: Iterable[tuple[str, str]] = ()) -> None:
+    """Print the certificate in `bundle`: scores with intervals, counts, tier, what is missing.
+
+    `rows` are what its issuer's log says of it: names and texts.
+    """
     certificate = _document(bundle / "certificate.json")
     tier = _document(bundle / "tier.json")
     aggregate = _document(bundle / "scores" / "aggregate.json")
@@ -47,6 +50,8 @@ def print_certificate(bundle: Path) -> None:
     _print_missing(tier["assessment"], certificate["caps"])
     echo(f"issued       {certificate['issued_at']} by {certificate['issuer']}")
     echo(f"expires      {certificate['expires_at'] or '- (UNVERIFIED has nothing to lose)'}")
+    for name, text in rows:
+        echo(f"{name:12} {text}")
     echo(f"results      {certificate['results_hash']}")
     echo(f"bundle       {shorten_path(bundle)}")
     print_computations(bundle)

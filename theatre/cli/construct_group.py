@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import click
 from theatre.cli.certificate_report import describe_isolation
 from theatre.cli.committing import find_closed_folders
 from theatre.cli.exits import json_option, print_document
-from theatre.cli.workspace import Workspace
+from theatre.cli.tables import print_table
+from theatre.cli.workspace import Workspace, utc_now
 from theatre.construct_kit.http_server import LOOPBACK, serve_construct
 from theatre.construct_kit.loading import load_construct
 from theatre.construct_kit.stdio_server import answer_lines, claim_stdio
+from theatre.engine.canonical_json import JsonValue
 from theatre.oracles.construct_files import file_hash, listed_files
 from theatre.oracles.construct_registry import (
     ConstructRegistry,
@@ -97,6 +100,39 @@ def version(subject: str, folder: Path, *, as_json: bool) -> None:
         print_document({**document, "folder": str(found.folder), **bound})
     else:
         click.echo(construct_version)
+
+
+@construct.command(short_help="Show how often a construct was committed, and what came of it.")
+@click.argument("construct_id", metavar="ID")
+@click.option("--version", metavar="HEX", help="Only this version, or those that begin so.")
+@json_option
+def record(construct_id: str, version: str | None, *, as_json: bool) -> None:
+    """Show what your log has of ID: each run that began, and how it was closed.
+
+    `echelon monitor` shows it of anybody's log.
+    """
+    # A construct that is served starts without what a log needs.
+    from theatre.cli.issuer_log import issuer_home, read_record  # noqa: PLC0415
+    from theatre.transparency.record import LogRecord  # noqa: PLC0415
+
+    home = issuer_home()
+    trust, now = home.read(), utc_now()
+    found = LogRecord() if trust is None else asyncio.run(read_record(home, trust))
+    versions = dict.fromkeys(run.construct_version for run in found.of(construct_id))
+    counts = {
+        one: found.counts(construct_id, one, now=now)
+        for one in versions
+        if one.startswith(version or "")
+    }
+    if as_json:
+        origin = None if trust is None else trust.log.name
+        rows: list[JsonValue] = [
+            {"construct_version": one, **count.as_document()} for one, count in counts.items()
+        ]
+        print_document({"construct_id": construct_id, "origin": origin, "versions": rows})
+        return
+    table = [(one[:12], str(count.commitments), count.describe()) for one, count in counts.items()]
+    print_table(("version", "runs", "came to"), table)
 
 
 @construct.command(name="list", short_help="List what is registered, and what each is kept from.")

@@ -126,7 +126,11 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (transparency_errors.MalformedError, ExitCode.INVALID),
     (debate_errors.DebateLogError, ExitCode.CHECK_FAILED),
     (debate_errors.JudgementRecordError, ExitCode.CHECK_FAILED),
-    # The theatre's state does not allow it.
+    (transparency_errors.SigningKeyError, ExitCode.INVALID),
+    # Two trees of one log, or the signs of it.
+    (transparency_errors.LogForkError, ExitCode.CHECK_FAILED),
+    # The state of the theatre, or of the log, does not allow it.
+    (transparency_errors.LogBehindError, ExitCode.WRONG_STATE),
     (errors.InvalidTransitionError, ExitCode.WRONG_STATE),
     (errors.StateConflictError, ExitCode.WRONG_STATE),
     # What is recorded is kept; the same command goes on from there.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -14,15 +15,31 @@ import aiohttp
 
 from theatre.engine.errors import NotFoundError
 from theatre.files.log_folder import LogFolder
-from theatre.transparency.errors import MalformedError, TransparencyError
-from theatre.transparency.log import TileStore, ask_witness
-from theatre.transparency.notes import Note, SignatureLine, parse_decimal, parse_signature_lines
+from theatre.transparency.continuation import fork, hold_to_copy, require_size
+from theatre.transparency.errors import (
+    LogBehindError,
+    LogForkError,
+    MalformedError,
+    TransparencyError,
+)
+from theatre.transparency.log import LogStore, TileStore, ask_witness
+from theatre.transparency.notes import (
+    Checkpoint,
+    Note,
+    SignatureLine,
+    SignedCheckpoint,
+    parse_decimal,
+    parse_signature_lines,
+)
 from theatre.transparency.policy import Witness
+from theatre.transparency.trust import Trust
 from theatre.transparency.witness import SIZE_TYPE
 
 MAX_FILE_BYTES: Final = 256 * 1024 + 256 * 2
 """A bundle of 256 entries of 1 KiB, with their lengths: no file of a log is larger."""
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
+_Unanswered = TransparencyError | aiohttp.ClientError | TimeoutError
+"""Why there may be no line of a witness; anything else is a fault of this program."""
 _WITNESS_TIMEOUT = aiohttp.ClientTimeout(total=5)
 
 
@@ -76,41 +93,125 @@ async def gather_cosignatures(
     """Ask each witness that has a URL; return what is valid, and what went wrong with the others.
 
     A missing one delays nothing beyond five seconds: its cosignature is not there, and that shows.
+    Raises LogForkError where one has seen another tree of this log.
     """
-    reached = [witness for witness in witnesses if witness.url is not None]
-    async with aiohttp.ClientSession(timeout=_WITNESS_TIMEOUT) as session:
-        answers = await asyncio.gather(
-            *(_ask(session, store, checkpoint, witness) for witness in reached),
-            return_exceptions=True,
-        )
+    answers = await _ask_all(store, checkpoint, witnesses, known=0)
     lines: list[SignatureLine] = []
     missing: list[str] = []
-    for witness, answer in zip(reached, answers, strict=True):
+    for witness, answer in answers:
+        if isinstance(answer, LogForkError):
+            raise answer
         if isinstance(answer, SignatureLine):
             lines.append(answer)
-        elif isinstance(answer, TransparencyError | aiohttp.ClientError | TimeoutError):
-            missing.append(f"{witness.key.name}: {str(answer) or type(answer).__name__}")
+        elif isinstance(answer, LogBehindError):
+            # Another process of this log was quicker; a restored one is found before it signs.
+            missing.append(f"{witness.key.name}: it has seen a later checkpoint already")
         else:
-            raise answer
+            missing.append(_why(witness, answer))
     return lines, missing
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Which witnesses answered, and in words what went wrong with the other ones and copies."""
+
+    witnesses: tuple[Witness, ...]
+    missing: tuple[str, ...]
+
+
+async def compare_with_others(
+    store: LogStore, trust: Trust, copies: Iterable[str] = ()
+) -> Compared:
+    """Hold the signed state of a log to what its witnesses and copies have seen, before it signs.
+
+    `copies` are URLs and folders, in addition to the log's own address. Raises LogBehindError where
+    one of them knows more than is here, LogForkError where one has another tree
+    (docs/adr/0185). A log that has signed nothing is compared with nothing.
+    """
+    places = [*copies, *([trust.url] if trust.url is not None else [])]
+    while (signed := await store.signed()) is not None:
+        try:
+            return await _compare(store, signed, trust, places)
+        except LogBehindError:
+            # Another process of this log may have gone on while this one asked.
+            if await store.signed() == signed:
+                raise
+    return Compared((), ())
+
+
+async def _compare(store: LogStore, signed: bytes, trust: Trust, places: Iterable[str]) -> Compared:
+    ours = SignedCheckpoint.verify(signed, [trust.log]).checkpoint
+    missing: list[str] = []
+    for place in places:
+        async with open_log(place) as copy:
+            try:
+                await hold_to_copy(store, ours, copy, trust.log, seen_by=place)
+            except (LogBehindError, LogForkError):
+                raise
+            except (TransparencyError, NotFoundError) as error:
+                missing.append(f"not compared with {place}: {error}")
+    witnesses: list[Witness] = []
+    # What was signed already is asked for: a witness that knows it or less signs it again.
+    answers = await _ask_all(store, signed, trust.policy.witnesses.values(), known=ours.size)
+    for witness, answer in answers:
+        if isinstance(answer, LogBehindError | LogForkError):
+            raise answer
+        if isinstance(answer, SignatureLine):
+            witnesses.append(witness)
+        else:
+            missing.append(f"no cosignature: {_why(witness, answer)}")
+    return Compared(tuple(witnesses), tuple(missing))
+
+
+def _why(witness: Witness, error: Exception) -> str:
+    return f"{witness.key.name}: {str(error) or type(error).__name__}"
+
+
+async def _ask_all(
+    store: TileStore, checkpoint: bytes, witnesses: Iterable[Witness], *, known: int
+) -> list[tuple[Witness, SignatureLine | Exception]]:
+    """Return each witness that has a URL with its line, or with why there is none."""
+    reached = [witness for witness in witnesses if witness.url is not None]
+    if not reached:
+        return []
+    async with aiohttp.ClientSession(timeout=_WITNESS_TIMEOUT) as session:
+        answers = await asyncio.gather(
+            *(_ask(session, store, checkpoint, witness, known=known) for witness in reached),
+            return_exceptions=True,
+        )
+    found: list[tuple[Witness, SignatureLine | Exception]] = []
+    for witness, answer in zip(reached, answers, strict=True):
+        if not isinstance(answer, SignatureLine | _Unanswered):
+            raise answer
+        found.append((witness, answer))
+    return found
+
+
 async def _ask(
-    session: aiohttp.ClientSession, store: TileStore, checkpoint: bytes, witness: Witness
+    session: aiohttp.ClientSession,
+    store: TileStore,
+    checkpoint: bytes,
+    witness: Witness,
+    *,
+    known: int,
 ) -> SignatureLine:
-    """Return a witness's line. It says itself which size it knows, if it knows another."""
-    url, old = f"{str(witness.url).rstrip('/')}/add-checkpoint", 0
+    """Return a witness's line. It says itself which size it knows, if it is not `known`."""
+    url = f"{str(witness.url).rstrip('/')}/add-checkpoint"
+    ours = Checkpoint.parse(Note.parse(checkpoint).text)
     for _ in range(2):
-        request = await ask_witness(store, old, checkpoint)
+        request = await ask_witness(store, known, checkpoint)
         async with session.post(url, data=bytes(request)) as response:
             body = (await response.content.read(MAX_FILE_BYTES)).decode("utf-8", "replace")
             if response.status == HTTPStatus.OK:
                 return _own_line(body, checkpoint, witness)
+            if response.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                raise fork(ours, seen_by=witness.key.name)
             if response.status != HTTPStatus.CONFLICT or response.content_type != SIZE_TYPE:
                 raise LogUnreachableError(
                     f"expected a cosignature of {url}, got status {response.status}: {body:.200}"
                 )
-            old = parse_decimal(body.strip(), "the size that the witness knows")
+            known = parse_decimal(body.strip(), "the size that the witness knows")
+            require_size(ours, known, seen_by=witness.key.name)
     raise LogUnreachableError(f"expected {url} to know one size, got another each time")
 
 

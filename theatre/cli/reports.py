@@ -8,7 +8,10 @@ from typing import cast
 
 from theatre.cli.certificate_report import print_certificate, shorten_path
 from theatre.cli.exits import echo
+from theatre.cli.issuer_log import place_in_log, place_rows
+from theatre.cli.workspace import utc_now
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
+from theatre.engine.errors import TheatreError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.replay import reasons_with_examples
 from theatre.engine.resolution import ProgrammeStatus
@@ -59,6 +62,19 @@ def run_report(view: TheatreView) -> JsonObject:
     }
 
 
+def logged_report(view: TheatreView) -> JsonObject:
+    """Return the same with `log`: where the log has the run, and what became of the others.
+
+    Null where the log does not have it, or cannot be read, which is a warning.
+    """
+    try:
+        place = place_in_log(view.theatre_id, utc_now())
+    except (TheatreError, OSError) as error:
+        echo(f"warning: the log cannot be read: {error}", err=True)
+        place = None
+    return {**run_report(view), "log": place}
+
+
 def _outcome(view: TheatreView) -> JsonObject:
     """Return how the run ended; `pending` with the step where it waits for people."""
     if view.open_rubric is not None:
@@ -75,7 +91,7 @@ def print_run(report: JsonObject) -> None:
     """Print the report of a run for a person."""
     bundle = report["bundle_path"]
     if isinstance(bundle, str):
-        print_certificate(Path(bundle))
+        print_certificate(Path(bundle), rows=place_rows(report.get("log")))
         _print_reasons(report)
         return
     echo(f"theatre   {report['theatre_id']}")
@@ -91,6 +107,8 @@ def print_run(report: JsonObject) -> None:
         echo(f"answers   {', '.join(f'{count} {status}' for status, count in counts.items())}")
         _print_reasons(report)
         echo(f"evidence  {shorten_path(Path(cast('str', report['evidence_path'])))}")
+    for name, text in place_rows(report.get("log")):
+        echo(f"{name:9} {text}")
     if report["outcome"] == PENDING:
         echo(f"next      echelon theatre hitl {report['theatre_id']}: people score, by its rubric")
         echo(f"then      echelon theatre run {report['theatre_id']}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -15,18 +16,21 @@ from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
     InterruptedRunError,
+    echo,
     json_option,
     print_document,
 )
 from theatre.cli.progress import ProgressLine
 from theatre.cli.rehearsal import print_rehearsal, rehearse_file
-from theatre.cli.reports import PENDING, print_run, run_report
+from theatre.cli.reports import PENDING, logged_report, print_run
+from theatre.cli.run_log import Logged, sweep
 from theatre.cli.template_files import read_template, require_runnable
 from theatre.cli.theatre_run import RunOptions, run_theatre
-from theatre.cli.workspace import Workspace
+from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
+from theatre.engine.replay import Progress
 from theatre.engine.state_machine import TheatreState
 from theatre.files.theatre_store import TheatreLease, TheatreView
 
@@ -92,7 +96,7 @@ def run(
         raise click.UsageError("expected --answers with --rehearsal only: certificates need calls")
     theatre_id = find_or_commit_theatre(target, workspace, new=new)
     run_to_end(theatre_id, workspace, options, quiet=quiet)
-    report = run_report(workspace.store.view(theatre_id))
+    report = logged_report(workspace.store.view(theatre_id))
     if as_json:
         print_document(report)
     else:
@@ -134,12 +138,15 @@ def run_to_end(
             for name in held.journal.torn:
                 click.echo(f"note: removed the unfinished end of {name}", err=True)
 
+        def announce_logged(logged: Logged) -> None:
+            echo(f"logged       {logged}", err=True)
+
         try:
             asyncio.run(
-                run_theatre(
+                _sweep_and_run(
                     theatre_id,
                     workspace,
-                    options,
+                    replace(options, on_logged=announce_logged),
                     on_start=announce,
                     on_progress=line.update,
                 )
@@ -148,6 +155,18 @@ def run_to_end(
             view = workspace.store.view(theatre_id)
             if view.state in _UNFINISHED:
                 raise InterruptedRunError(theatre_id, view.recorded) from interruption
+
+
+async def _sweep_and_run(
+    theatre_id: str,
+    workspace: Workspace,
+    options: RunOptions,
+    *,
+    on_start: Callable[[TheatreLease], None],
+    on_progress: Callable[[Progress], None],
+) -> None:
+    await sweep(at=utc_now(), running=theatre_id)
+    await run_theatre(theatre_id, workspace, options, on_start=on_start, on_progress=on_progress)
 
 
 def find_or_commit_theatre(target: str, workspace: Workspace, *, new: bool) -> str:

@@ -11,7 +11,8 @@ import click
 
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.pictures import draw_bundle
-from theatre.cli.reports import print_run, run_report
+from theatre.cli.reports import logged_report, print_run, run_report
+from theatre.cli.run_log import close_commitment
 from theatre.cli.tables import format_number, print_table
 from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -106,7 +107,7 @@ def show(theatre_id: str, *, plot: Path | None, as_json: bool) -> None:
     """Show the state of a theatre and, once it is resolved, its certificate."""
     workspace = Workspace.from_environment()
     view = workspace.store.view(workspace.store.begun_with(theatre_id))
-    report = run_report(view)
+    report = logged_report(view)
     plots = None if plot is None else draw_bundle(_certified_bundle(view), plot)
     if as_json:
         print_document(report | ({} if plots is None else {"plots": [str(p) for p in plots]}))
@@ -146,7 +147,8 @@ def cancel(theatre_id: str, *, as_json: bool) -> None:
             )
         _, events = held.theatre.end(at=utc_now(), outcome={**CANCELLED})
         asyncio.run(held.journal.note_together(events))
-    report = run_report(store.view(theatre_id))
+        asyncio.run(close_commitment(store.view(theatre_id)))
+    report = logged_report(store.view(theatre_id))
     if as_json:
         print_document(report)
     else:

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from theatre.cli.committing import find_closed_folders, find_environment, refuse_copies
 from theatre.cli.connections import check_all_reachable, construct_authors, open_adapters
 from theatre.cli.judging import open_judge
+from theatre.cli.run_log import Logged, close_commitment, end_overdue, follow_move, log_commitment
 from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
@@ -22,7 +23,6 @@ from theatre.engine.replay.context import RecordedSequences, RunJournal
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
-from theatre.engine.theatre import OVERDUE
 from theatre.files.theatre_store import TheatreLease
 from theatre.oracles.in_process import CannedAnswers, by_alias
 from theatre.oracles.retry import make_retrying_invoker, require_reachable
@@ -87,7 +87,8 @@ class RunOptions:
     """How the caller wants one run; none of it shows in a result.
 
     `headers_env` are request headers and the variables that hold their values. `on_recorded` is
-    called with each durable batch. With `ends_with_construct` a construct that is gone
+    called with each durable batch, `on_logged` once the log has the commitment of a new run.
+    With `ends_with_construct` a construct that is gone
     ends the run with ConstructUnreachableError, to be gone on with, and costs no episode. With
     `on_rehearsed` the run is a rehearsal: it leaves no certificate, and what it came to goes there;
     there, `answers` are those of constructs whose adapter is `mock`.
@@ -97,6 +98,7 @@ class RunOptions:
     concurrency_limit: int | None = None
     headers_env: Mapping[str, str] = field(default_factory=dict)
     on_recorded: OnRecorded = lambda _: None
+    on_logged: Callable[[Logged], None] = lambda _: None
     ends_with_construct: bool = False
     on_rehearsed: Callable[[Rehearsal], None] | None = None
     answers: CannedAnswers = field(default_factory=dict)
@@ -121,7 +123,13 @@ async def run_theatre(
     """
     with workspace.store.hold(theatre_id) as held:
         template = product_template(held.theatre.template)
-        await _end_if_overdue(held)
+        is_logged = options.on_rehearsed is None and held.theatre.commitment.reproduces is None
+        now = utc_now()
+        if await end_overdue(held, now):
+            await close_commitment(workspace.store.view(theatre_id))
+            held.theatre.require_in_time(now)
+        if is_logged:
+            follow_move(held)
         on_start(held)
         is_calling = held.theatre.state in _BEFORE_THE_LAST_CALL
         datasets = workspace.datasets_for(held.template_folder, held.data)
@@ -144,45 +152,53 @@ async def run_theatre(
             invoke = make_retrying_invoker(asyncio.sleep)
             if options.ends_with_construct:
                 invoke = require_reachable(invoke, adapters)
-            engine = ReplayEngine(
-                held.theatre,
-                NotifyingJournal(held.journal, options.on_recorded),
-                RunContext(
-                    coin=held.coin,
-                    run_nonce=held.run_nonce,
-                    adapters=adapters,
-                    authors=construct_authors(template, workspace, held.template_folder),
-                    environment=await find_environment(template, workspace, held.template_folder),
-                    closed=find_closed_folders(workspace, held.template_folder),
-                    previous_environment=await asyncio.to_thread(
-                        _previous_environment, held, template, workspace
-                    ),
-                    invoke=invoke,
-                    datasets=datasets,
-                    scorers=load_scorers(),
-                    computations=load_computations(),
-                    runners=load_episode_runners(),
-                    judge=judge,
-                    sanitiser=TextSanitiser(),
-                    registry=SchemaRegistry(),
-                    clock=utc_now,
-                    sleep=asyncio.sleep,
-                    on_progress=on_progress,
-                    on_rehearsed=options.on_rehearsed or (lambda _: None),
+            context = RunContext(
+                coin=held.coin,
+                run_nonce=held.run_nonce,
+                adapters=adapters,
+                authors=construct_authors(template, workspace, held.template_folder),
+                environment=await find_environment(template, workspace, held.template_folder),
+                closed=find_closed_folders(workspace, held.template_folder),
+                previous_environment=await asyncio.to_thread(
+                    _previous_environment, held, template, workspace
                 ),
-                RunSettings(
-                    output_dir=held.folder,
-                    drafts_dir=workspace.store.drafts,
-                    issuer=workspace.issuer,
-                    certificate_run=options.on_rehearsed is None,
-                    batch_size=options.batch_size,
-                    concurrency_limit=options.concurrency_limit,
-                ),
+                invoke=invoke,
+                datasets=datasets,
+                scorers=load_scorers(),
+                computations=load_computations(),
+                runners=load_episode_runners(),
+                judge=judge,
+                sanitiser=TextSanitiser(),
+                registry=SchemaRegistry(),
+                clock=utc_now,
+                sleep=asyncio.sleep,
+                on_progress=on_progress,
+                on_rehearsed=options.on_rehearsed or (lambda _: None),
             )
+            settings = RunSettings(
+                output_dir=held.folder,
+                drafts_dir=workspace.store.drafts,
+                issuer=workspace.issuer,
+                certificate_run=options.on_rehearsed is None,
+                batch_size=options.batch_size,
+                concurrency_limit=options.concurrency_limit,
+            )
+            journal = NotifyingJournal(held.journal, options.on_recorded)
+            engine = ReplayEngine(held.theatre, journal, context, settings)
             with cancel_on_signal(signal.SIGTERM):
                 if is_calling:
                     await check_all_reachable(adapters)
-                await engine.run()
+                is_new = held.theatre.state is TheatreState.COMMITTED
+                # Without its coin it is ended, and asks no one.
+                if is_logged and is_new and held.coin is not None:
+                    # As late as can be: nothing is logged for a run that was refused before.
+                    logged = await log_commitment(held, workspace.issuer)
+                    options.on_logged(logged)
+                    with_nonce = replace(context, run_nonce=logged.nonce)
+                    engine = ReplayEngine(held.theatre, journal, with_nonce, settings)
+                ended = await engine.run()
+                if is_logged and ended.state is TheatreState.RESOLVED:
+                    await close_commitment(workspace.store.view(theatre_id), is_checked=True)
 
 
 def _by_alias(held: TheatreLease, answers: CannedAnswers) -> CannedAnswers:
@@ -202,12 +218,3 @@ def _previous_environment(
     construct_id = template.product_theatre_config.construct_under_test
     version = template.version_pins.constructs[construct_id]
     return workspace.store.newest_environment(construct_id, version)
-
-
-async def _end_if_overdue(held: TheatreLease) -> None:
-    """End a theatre that did not begin in time, and raise as `Theatre.require_in_time`."""
-    now = utc_now()
-    if held.theatre.is_overdue(now):
-        _, events = held.theatre.end(at=now, outcome={**OVERDUE})
-        await held.journal.note_together(events)
-        held.theatre.require_in_time(now)

@@ -1,70 +1,26 @@
-"""`echelon trust` and `echelon log`: the issuer's keys, and his log as a folder to publish."""
+"""`echelon trust`: the issuer's keys, shown, rotated and revoked."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from theatre.cli.exits import echo, json_option, print_document
-from theatre.cli.log_network import gather_cosignatures
+from theatre.cli.issuer_log import append_entries, compare_log, issuer_home
+from theatre.cli.run_log import sweep
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError
-from theatre.files.trust_home import TrustHome, trust_folder
 from theatre.transparency.entries import EntryType, encode_entry
-from theatre.transparency.log import Appended, LogWriter
-from theatre.transparency.notes import Checkpoint, Note, encode_base64
-from theatre.transparency.trust import Trust, TrustedKey
-
-
-def issuer_home() -> TrustHome:
-    """Return the folder of this user's keys and log."""
-    return TrustHome(trust_folder(os.environ))
-
-
-async def append_entries(home: TrustHome, trust: Trust, entries: Sequence[bytes]) -> Appended:
-    """Log entries, with the cosignatures of the witnesses that answer; returns once public.
-
-    Witnesses are asked outside of the log's lock: a slow one delays no other run.
-    """
-    store = home.log
-    async with store.hold():
-        writer = LogWriter(store, trust.log, home.log_signer(trust))
-        await writer.open()
-        appended = await writer.append(entries)
-    lines, missing = await gather_cosignatures(
-        store, appended.checkpoint, trust.policy.witnesses.values()
-    )
-    for witness in missing:
-        echo(f"warning: no cosignature: {witness}", err=True)
-    if lines:
-        async with store.hold():
-            await writer.open()
-            if writer.tree.size == appended.size:
-                checkpoint = await writer.add_cosignatures(lines)
-                return Appended(appended.indices, checkpoint, appended.size)
-    return appended
-
-
-def key_entry(trusted: TrustedKey) -> bytes:
-    """Return the log's entry for an issuer's key, as it stands now."""
-    until = trusted.valid_until
-    members: JsonObject = {
-        "role": "issuer",
-        "kid": trusted.key.kid,
-        "public_key": encode_base64(trusted.key.der),
-        "valid_from": format_rfc3339(trusted.valid_from),
-        "valid_until": None if until is None else format_rfc3339(until),
-        "revoked_at": None,
-    }
-    return encode_entry(EntryType.KEY, members)
+from theatre.transparency.errors import MalformedError
+from theatre.transparency.notes import encode_base64
+from theatre.transparency.policy import Policy
+from theatre.transparency.trust import key_entry
 
 
 @click.group()
@@ -78,6 +34,7 @@ def show(*, as_json: bool) -> None:
     """Show the keys, the log and the policy of witnesses: what a reader needs to trust you."""
     home = issuer_home()
     current = home.open(issuer=Workspace.from_environment().issuer, at=datetime.now(UTC))
+    asyncio.run(sweep(at=datetime.now(UTC)))
     if as_json:
         print_document(current.as_document())
         return
@@ -100,6 +57,8 @@ def rotate(*, as_json: bool) -> None:
     home = issuer_home()
     now = datetime.now(UTC)
     current = home.open(issuer=Workspace.from_environment().issuer, at=now)
+    # Before the keys are changed: a log that was restored cannot say so.
+    asyncio.run(compare_log(home, current))
     rotated = home.rotate(current, at=now)
     asyncio.run(append_entries(home, rotated, [key_entry(key) for key in rotated.keys[-2:]]))
     if as_json:
@@ -146,36 +105,20 @@ def revoke(kid: str, *, as_json: bool) -> None:
         echo(f"key      {revoked.keys[-1].key.kid}")
 
 
-@click.group()
-def log() -> None:
-    """Show your log, and export it as a folder that any web server can publish."""
+@trust.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def policy(file: Path) -> None:
+    """Take FILE, a C2SP tlog-policy, as yours: it names the witnesses that your log asks.
 
-
-@log.command("show")
-@json_option
-def show_log(*, as_json: bool) -> None:
-    """Show the last checkpoint of your log."""
-    data = asyncio.run(issuer_home().log.read("checkpoint"))
-    checkpoint = Checkpoint.parse(Note.parse(data).text)
-    if as_json:
-        print_document(
-            {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
-        )
-    else:
-        for line in data.decode().splitlines():
-            echo(line)
-
-
-@log.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-def export(folder: Path) -> None:
-    """Copy your log and your trust.json to FOLDER; what is there already is brought up to date."""
+    Readers of your trust.json ask for the quorum that it states.
+    """
     home = issuer_home()
-    source = home.folder / "log"
-    if not (source / "checkpoint").exists():
-        raise NotFoundError(f"expected a log in {source}, got none: no run has made one yet")
-    # The checkpoint last: who reads meanwhile finds every tile of the one that he sees.
-    shutil.copytree(source / "tile", folder / "tile", dirs_exist_ok=True)
-    shutil.copyfile(home.folder / "trust.json", folder / "trust.json")
-    shutil.copyfile(source / "checkpoint", folder / "checkpoint")
-    echo(f"exported {folder}")
+    current = home.open(issuer=Workspace.from_environment().issuer, at=datetime.now(UTC))
+    text = file.read_text(encoding="utf-8")
+    asked = Policy.parse(text.encode())
+    if set(asked.logs) != {current.log}:
+        raise MalformedError(f"expected the policy to name your log, {current.log}, and no other")
+    home.write(replace(current, policy=asked, policy_text=text))
+    for witness in asked.witnesses.values():
+        echo(f"witness  {witness.key} {witness.url or 'not asked: it has no address'}")
+    echo(f"quorum   {asked.quorum}")

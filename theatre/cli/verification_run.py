@@ -22,7 +22,7 @@ from theatre.cli.exits import (
     read_file,
 )
 from theatre.cli.inspect_command import print_measures
-from theatre.cli.reports import print_run, run_report
+from theatre.cli.reports import logged_report, print_run
 from theatre.cli.run_command import find_or_commit_theatre, run_to_end
 from theatre.cli.tables import format_number
 from theatre.cli.theatre_run import RunOptions
@@ -240,7 +240,7 @@ class VerificationFolder:
             run_to_end(theatre_id, self.workspace, options, quiet=quiet)
         except (InterruptedRunError, ConstructUnreachableError) as stopped:
             self._print_stopped(theatre_id, stopped)
-        self._conclude(run_report(self.workspace.store.view(theatre_id)), minimum)
+        self._conclude(logged_report(self.workspace.store.view(theatre_id)), minimum)
 
     def _log_results(self, results: Sequence[EpisodeResult]) -> None:
         self.log.log_replays(results)

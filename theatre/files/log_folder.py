@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from theatre.engine.errors import NotFoundError
+from theatre.engine.errors import NotFoundError, StateConflictError
 from theatre.files.durable import replace_durably, sync_folder
 from theatre.transparency.errors import LogForkError
 from theatre.transparency.log import CHECKPOINT
@@ -23,10 +23,17 @@ from theatre.transparency.tiles import TILE_WIDTH, decode_tile, tile_path
 _SIGNED = ".signed"
 _LOCK = ".lock"
 _LOCK_SECONDS = 0.01
+_THREADS = 8
+_PATIENCE_SECONDS = 120.0
+"""A writer is done within a second: who holds a lock for so long hangs."""
 
 
 class LogFolder:
-    """A log's files below a folder. Reading needs no lock: what is named never changes."""
+    """A log's files below a folder. Reading needs no lock: what is named never changes.
+
+    Writing holds up the event loop: a thread that a cancelled task leaves behind would go on after
+    the lock was given back, and put an older file over one that another writer has signed for.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -36,13 +43,19 @@ class LogFolder:
     async def read(self, path: str) -> bytes:
         """Return a file; NotFoundError where there is none."""
         try:
-            return await asyncio.to_thread((self._folder / path).read_bytes)
+            # At most a few hundred KiB: a thread would take longer to begin than this takes.
+            return (self._folder / path).read_bytes()
         except FileNotFoundError as error:
             raise NotFoundError(f"expected {path} in the log {self._folder}, got none") from error
 
     async def write(self, files: Mapping[str, bytes]) -> None:
         """Make files durable, and the names of their folders."""
-        await asyncio.to_thread(self._write, files)
+        paths = {self._folder / name: data for name, data in files.items()}
+        below = {folder for name in files for folder in Path(name).parents}
+        # A disk that several threads ask at once makes durable in one go what all of them wait for.
+        with ThreadPoolExecutor(_THREADS) as threads:
+            list(threads.map(_write, paths.keys(), paths.values()))
+            list(threads.map(sync_folder, [self._folder / folder for folder in below]))
 
     async def signed(self) -> bytes | None:
         """Return the last checkpoint that was signed, public or not yet."""
@@ -54,11 +67,17 @@ class LogFolder:
         if await self.signed() != old:
             raise LogForkError(f"expected one writer of {self._folder}, got another's checkpoint")
         self._folder.mkdir(parents=True, exist_ok=True)
-        await asyncio.to_thread(replace_durably, self._folder / _SIGNED, new)
+        replace_durably(self._folder / _SIGNED, new)
+
+    def begin(self, checkpoint: bytes) -> None:
+        """Put the checkpoint of the empty tree into a new log, or in place of what began as one."""
+        (self._folder / "tile").mkdir(parents=True, exist_ok=True)
+        for name in (_SIGNED, CHECKPOINT):
+            replace_durably(self._folder / name, checkpoint)
 
     async def publish(self, checkpoint: bytes) -> None:
         """Put the checkpoint where readers look."""
-        await asyncio.to_thread(replace_durably, self._folder / CHECKPOINT, checkpoint)
+        replace_durably(self._folder / CHECKPOINT, checkpoint)
 
     async def find(self, leaves: Sequence[bytes]) -> Mapping[bytes, int]:
         """Return the indices of the entries that the signed tree holds, by leaf hash."""
@@ -77,36 +96,48 @@ class LogFolder:
                 self._indices.setdefault(leaf, at)
         self._known = size
 
-    def _write(self, files: Mapping[str, bytes]) -> None:
-        folders: set[Path] = set()
-        for name, data in files.items():
-            path = self._folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as handle:
-                handle.write(data)
-                handle.flush()
-                os.fsync(handle.fileno())
-            folders.update(path.relative_to(self._folder).parents)
-        for folder in folders:
-            sync_folder(self._folder / folder)
-
     @contextlib.asynccontextmanager
-    async def hold(self) -> AsyncIterator[None]:
-        """Be the only writer, on this machine; waits for the other one."""
+    async def hold(self, *, patience: float = _PATIENCE_SECONDS) -> AsyncIterator[None]:
+        """Be the only writer, on this machine; waits for the other one.
+
+        Raises StateConflictError where that one is not done after `patience` seconds.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / _LOCK).open("ab") as handle:
-            # Threads that wait for the lock would keep those away that write the holder's files.
-            while not _try_lock(handle.fileno()):  # noqa: ASYNC110 - another process has it
-                await asyncio.sleep(_LOCK_SECONDS)
+            try:
+                async with asyncio.timeout(patience):
+                    while not _try_lock(handle.fileno()):  # noqa: ASYNC110 - another process has it
+                        await asyncio.sleep(_LOCK_SECONDS)
+            except TimeoutError as error:
+                raise StateConflictError(
+                    f"Another process has been writing the log {self._folder} for {patience:g} s: "
+                    "wait for it to end, or stop it"
+                ) from error
             try:
                 yield
             finally:
-                fcntl.flock(handle, fcntl.LOCK_UN)
+                _unlock(handle.fileno())
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
 
 
 def _try_lock(handle: int) -> bool:
+    import fcntl  # noqa: PLC0415 - a reader on another system needs no lock
+
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
+
+
+def _unlock(handle: int) -> None:
+    import fcntl  # noqa: PLC0415 - as above
+
+    fcntl.flock(handle, fcntl.LOCK_UN)

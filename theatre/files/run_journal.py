@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from array import array
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from pathlib import Path
@@ -33,6 +34,8 @@ TRAIL = "audit_trail.jsonl"
 
 
 _ABSENT = -1
+_LAST_BYTES = 1 << 16
+"""The entry of a theatre's end has at most three reasons, with an example each."""
 
 
 class EpisodeIndex:
@@ -229,6 +232,21 @@ def read_trail(folder: Path, theatre_id: str) -> Iterator[JsonObject]:
     A line that is still being written is left out. Raises as `FileRunJournal`.
     """
     return verified_entries(_documents(folder / TRAIL), theatre_id=theatre_id)
+
+
+def last_state(folder: Path) -> str | None:
+    """Return the state that the trail's last whole line leads to; None where it leads to none.
+
+    For a quick look: nothing is verified. A theatre that waits to begin has one, and one that has
+    ended.
+    """
+    with (folder / TRAIL).open("rb") as handle:
+        handle.seek(max(0, handle.seek(0, os.SEEK_END) - _LAST_BYTES))
+        lines = [line for line in handle if line.endswith(b"\n")]
+    try:
+        return cast("str | None", parse_object(lines[-1])["to_state"]) if lines else None
+    except (ParseError, KeyError):
+        return None
 
 
 def count_episodes(folder: Path) -> int:

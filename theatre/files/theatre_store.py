@@ -33,7 +33,7 @@ from theatre.files.durable import replace_durably, sync_folder
 from theatre.files.run_journal import FileRunJournal, count_episodes, read_trail
 
 _TEMPLATE = "template.json"
-_RECEIPT = "commitment_receipt.json"
+RECEIPT = "commitment_receipt.json"
 _ORIGIN = "origin.json"
 _COIN = "coin"
 _RUN_NONCE = "run_nonce"
@@ -67,7 +67,7 @@ class TheatreView:
     @property
     def reproduces(self) -> str | None:
         """Return the hash of the bundle that a committed theatre makes again, if it does."""
-        receipt = parse_object((self.folder / _RECEIPT).read_bytes())
+        receipt = parse_object((self.folder / RECEIPT).read_bytes())
         return cast("str | None", receipt["reproduces"])
 
 
@@ -150,7 +150,7 @@ class FileTheatreStore:
         """
         folder = self.folder(receipt.theatre_id)
         replace_durably(folder / _COIN, coin.line, mode=_ONLY_THE_OWNER)
-        replace_durably(folder / _RECEIPT, canonical_line(receipt.as_document()))
+        replace_durably(folder / RECEIPT, canonical_line(receipt.as_document()))
 
     @contextlib.contextmanager
     def hold(self, theatre_id: str) -> Iterator[TheatreLease]:
@@ -169,12 +169,10 @@ class FileTheatreStore:
                     f"Another process is using theatre {theatre_id}: wait for that run to end, or "
                     "stop it"
                 ) from error
-            journal, coin = FileRunJournal(folder, folder.name), None
-            with contextlib.suppress(FileNotFoundError, CoinError):
-                coin = Coin.from_line((folder / _COIN).read_bytes())
+            journal = FileRunJournal(folder, folder.name)
             yield TheatreLease(
                 theatre=_load(folder, journal),
-                coin=coin,
+                coin=read_coin(folder),
                 journal=journal,
                 folder=folder,
                 template_folder=_template_folder(folder),
@@ -238,6 +236,13 @@ class FileTheatreStore:
         return [f.name for f in sorted(folders, key=lambda f: (f / _ORIGIN).stat().st_mtime_ns)]
 
 
+def read_coin(folder: Path) -> Coin | None:
+    """Return the coin in a theatre's folder; None where the file is gone or holds none."""
+    with contextlib.suppress(FileNotFoundError, CoinError):
+        return Coin.from_line((folder / _COIN).read_bytes())
+    return None
+
+
 def _is_id(name: str) -> bool:
     try:
         return str(UUID(name)) == name
@@ -249,7 +254,7 @@ def _load(folder: Path, journal: FileRunJournal) -> Theatre:
     template = freeze_object(parse_object((folder / _TEMPLATE).read_bytes()))
     if journal.state in {None, TheatreState.DRAFT}:
         return Theatre(theatre_id=folder.name, template=template, state=TheatreState.DRAFT)
-    receipt = CommitmentReceipt.from_document(parse_object((folder / _RECEIPT).read_bytes()))
+    receipt = CommitmentReceipt.from_document(parse_object((folder / RECEIPT).read_bytes()))
     if (receipt.theatre_id, receipt.commitment_hash) != (folder.name, journal.commitment_hash):
         raise CommitmentError(
             f"expected the receipt of theatre {folder.name} with commitment "

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
     generate_private_key,
 )
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -30,10 +31,13 @@ from securesystemslib.signer import CryptoSigner, Signer
 from theatre.engine.canonical_json import canonical_line
 from theatre.files.durable import replace_durably
 from theatre.files.log_folder import LogFolder
-from theatre.transparency.errors import MalformedError
-from theatre.transparency.notes import KeyKind, Sign, VerifierKey
+from theatre.files.open_commitments import OpenCommitments
+from theatre.transparency.errors import SigningKeyError
+from theatre.transparency.log import CHECKPOINT, sign_tree
+from theatre.transparency.notes import Checkpoint, KeyKind, Note, Sign, VerifierKey
 from theatre.transparency.policy import Policy
 from theatre.transparency.statements import IssuerKey
+from theatre.transparency.tiles import Tree
 from theatre.transparency.trust import Trust, TrustedKey
 
 TRUST_HOME: Final = "ECHELON_TRUST_HOME"
@@ -41,6 +45,7 @@ _PRIVATE: Final = 0o600
 _TRUST: Final = "trust.json"
 _ISSUER: Final = "issuer.pem"
 _LOG: Final = "log.pem"
+_COPIES: Final = "copies"
 
 
 def trust_folder(environment: Mapping[str, str]) -> Path:
@@ -62,6 +67,11 @@ class TrustHome:
         """Return the issuer's log."""
         return LogFolder(self.folder / "log")
 
+    @property
+    def open_commitments(self) -> OpenCommitments:
+        """Return what the log has still to close."""
+        return OpenCommitments(self.folder / "open")
+
     def read(self) -> Trust | None:
         """Return the issuer's trust; None where no run has made one."""
         path = self.folder / _TRUST
@@ -76,6 +86,7 @@ class TrustHome:
         with _alone(self.folder):
             trust = self.read()
             if trust is None:
+                self._require_no_log()
                 log, key = self._make_log(), self._make_issuer()
                 text = f"log {log}\nquorum none\n"
                 trust = Trust(
@@ -92,32 +103,67 @@ class TrustHome:
         """Put the trust where readers look."""
         replace_durably(self.folder / _TRUST, canonical_line(trust.as_document()))
 
+    def copies(self) -> list[str]:
+        """Return the folders that the log was exported to and that are still there."""
+        path = self.folder / _COPIES
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        places = map(os.fsdecode, lines)
+        return [place for place in places if (Path(place) / CHECKPOINT).exists()]
+
+    def remember_copy(self, folder: Path) -> None:
+        """Have the log held to a copy from now on."""
+        with _alone(self.folder):
+            places = dict.fromkeys([*self.copies(), str(folder.resolve())])
+            lines = b"".join(os.fsencode(place) + b"\n" for place in places)
+            replace_durably(self.folder / _COPIES, lines)
+
     def rotate(self, trust: Trust, *, at: datetime) -> Trust:
         """Make a new issuer's key, which signs from now on; the old file is kept under its id."""
         with _alone(self.folder):
             old = self.folder / _ISSUER
-            old.rename(self.folder / f"issuer-{trust.keys[-1].key.kid[:16]}.pem")
+            # A key that was lost is rotated, too.
+            with contextlib.suppress(FileNotFoundError):
+                old.rename(self.folder / f"issuer-{trust.keys[-1].key.kid[:16]}.pem")
             rotated = trust.rotated(self._make_issuer(), at=at)
             self.write(rotated)
         return rotated
 
     def signer(self, trust: Trust) -> Signer:
-        """Return what signs certificates; MalformedError where the key is not the trusted one."""
-        private = load_pem_private_key((self.folder / _ISSUER).read_bytes(), None)
+        """Return what signs certificates; SigningKeyError where it is not the trusted key."""
+        private = self._private(_ISSUER)
         key = trust.keys[-1].key
         if (
             not isinstance(private, EllipticCurvePrivateKey)
             or IssuerKey.of(private.public_key()) != key
         ):
-            raise MalformedError(f"expected the key {key.kid} in {_ISSUER}, got another")
+            raise SigningKeyError(f"expected the key {key.kid} in {_ISSUER}, got another")
         return CryptoSigner(private, key.verifier)
 
     def log_signer(self, trust: Trust) -> Sign:
-        """Return what signs checkpoints; MalformedError where the key is not the trusted one."""
-        private = load_pem_private_key((self.folder / _LOG).read_bytes(), None)
+        """Return what signs checkpoints; SigningKeyError where it is not the trusted key."""
+        private = self._private(_LOG)
         if not isinstance(private, Ed25519PrivateKey) or _log_key(private) != trust.log:
-            raise MalformedError(f"expected the key of {trust.log.name} in {_LOG}, got another")
+            raise SigningKeyError(f"expected the key of {trust.log.name} in {_LOG}, got another")
         return private.sign
+
+    def _private(self, name: str) -> PrivateKeyTypes:
+        try:
+            return load_pem_private_key((self.folder / name).read_bytes(), None)
+        except FileNotFoundError as error:
+            raise SigningKeyError(
+                f"expected the private key {name} in {self.folder}, next to the trust.json that "
+                "names it, got none: bring it back from where you keep it. Nothing is signed with "
+                "another key in its place; `echelon trust rotate` makes a new issuer's key"
+            ) from error
+
+    def _require_no_log(self) -> None:
+        """Refuse to become another issuer next to a log that was brought back without its keys."""
+        path = self.folder / "log" / CHECKPOINT
+        if path.exists() and Checkpoint.parse(Note.parse(path.read_bytes()).text).size:
+            raise SigningKeyError(
+                f"expected {_TRUST}, {_ISSUER} and {_LOG} next to the log in {self.folder}, got "
+                "a log alone: bring them back with it"
+            )
 
     def _make_issuer(self) -> IssuerKey:
         private = generate_private_key(SECP256R1())
@@ -127,7 +173,11 @@ class TrustHome:
     def _make_log(self) -> VerifierKey:
         private = Ed25519PrivateKey.generate()
         self._keep(_LOG, private)
-        return _log_key(private)
+        key = _log_key(private)
+        # Begun before `trust.json` is there: an issuer's log that is gone later was lost, and a
+        # new one by the same key would be a second tree.
+        self.log.begin(sign_tree(Tree(), key, private.sign))
+        return key
 
     def _keep(self, name: str, private: EllipticCurvePrivateKey | Ed25519PrivateKey) -> None:
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

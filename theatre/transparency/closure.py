@@ -6,7 +6,8 @@ committed, what was revoked. Source: docs/contract/trust.md §4, "Closure".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from theatre.engine.canonical_json import JsonObject
@@ -42,7 +43,7 @@ async def check_closure(
     for index, entry in enumerate(entries):
         record.take(index, entry)
     wrong = next(_problems(record, entries, logged), None)
-    text = wrong or f"of {len(entries)} entries: {_describe(record, logged, now)}"
+    text = wrong or f"of {len(entries)} entries: {'; '.join(_describe(record, logged, now))}"
     return ProofLine(ProofCheck.CLOSURE, ok=wrong is None, text=text)
 
 
@@ -79,20 +80,34 @@ def _problems(
             yield f"expected a key that is not revoked, got its revocation at {index}"
 
 
-def _describe(record: LogRecord, logged: LoggedCertificate, now: datetime) -> str:
-    """Return which run it was, and what else a reader should know of the log."""
+def _describe(record: LogRecord, logged: LoggedCertificate, now: datetime) -> Iterator[str]:
+    """Yield which run it was, and what else a reader should know of the log."""
     commitment = record.by_index[logged.committed.place]
-    told = [record.describe(commitment.index, now=now)]
+    yield record.describe(commitment.index, now=now)
     every = list(record.of(commitment.construct_id))
     versions = len({run.construct_version for run in every})
     if versions > 1:
-        told.append(f"{len(every)} runs of {versions} versions")
+        yield f"{len(every)} runs of {versions} versions"
+    for name, count in _asked(record, logged.statement.sha256, now).items():
+        yield f"{count} {name}"
     overdue = [run for run in every if run.is_overdue(now)]
     if overdue:
-        told.append(f"overdue: {', '.join(map(_named, overdue))}")
+        yield f"overdue: {', '.join(map(_named, overdue))}"
     if record.faults:
-        told.append(f"faults: {', '.join(map(_told, record.faults))}")
-    return "; ".join(told)
+        yield f"faults: {', '.join(map(_told, record.faults))}"
+
+
+def _asked(record: LogRecord, statement: str, now: datetime) -> Mapping[str, int]:
+    """Return how many audits of a certificate were answered, are open or overdue."""
+    audits = [one for one in record.audits.values() if one.statement_sha256 == statement]
+    return Counter(
+        "audit answered"
+        if one.answered_at is not None
+        else "audit not answered in time"
+        if one.is_overdue(now)
+        else "audit open"
+        for one in audits
+    )
 
 
 def _faults_of(record: LogRecord, entries: Sequence[bytes], theatre_id: str) -> Iterator[Fault]:

@@ -44,6 +44,21 @@ class LogForkError(TransparencyError):
     code = "log-fork"
 
 
+class LogBehindError(TransparencyError):
+    """A log is restored behind its witness or a copy of it: what it signed later is missing here.
+
+    Who goes on from here signs a second tree. The newer state has to be brought back first.
+    """
+
+    code = "log-behind"
+
+
+class SigningKeyError(TransparencyError):
+    """The private key of an issuer or a log is not there, or belongs to another one."""
+
+    code = "signing-key"
+
+
 class EntryError(TransparencyError):
     """An entry is not of the log's format, or too long for it."""
 

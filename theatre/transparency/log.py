@@ -11,9 +11,20 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from theatre.engine.errors import NotFoundError
 from theatre.engine.merkle import leaf_hash
-from theatre.transparency.errors import LogForkError, MalformedError
-from theatre.transparency.merkle import LeafRange, consistency_path, inclusion_path
+from theatre.transparency.errors import (
+    LogBehindError,
+    LogForkError,
+    MalformedError,
+    ProofError,
+)
+from theatre.transparency.merkle import (
+    LeafRange,
+    consistency_path,
+    inclusion_path,
+    verify_consistency,
+)
 from theatre.transparency.notes import (
     Checkpoint,
     Note,
@@ -103,13 +114,15 @@ class LogWriter:
         """Read the tree of what was signed; sign the empty tree of a new log.
 
         Raises LogForkError where the tiles are not those that were signed: then nothing may be
-        signed again by this key until an operator has found out why.
+        signed again by this key until an operator has found out why. LogBehindError where the
+        public checkpoint is newer than that.
         """
         self._signed = await self._store.signed()
         if self._signed is None:
             await self._sign_tree(Tree())
             return
         signed = SignedCheckpoint.verify(self._signed, [self._key])
+        await self._require_newest(signed.checkpoint)
         try:
             tree = await read_edge(self._store, signed.checkpoint.size)
         except MalformedError as error:
@@ -121,6 +134,19 @@ class LogWriter:
         self._tree = tree
         # It may have died between signing and publishing.
         await self._store.publish(self._signed)
+
+    async def _require_newest(self, signed: Checkpoint) -> None:
+        """Refuse a state that is older than what is public: it was copied back."""
+        try:
+            data = await self._store.read(CHECKPOINT)
+        except NotFoundError:
+            return
+        public = SignedCheckpoint.verify(data, [self._key]).checkpoint
+        if public.size > signed.size:
+            raise LogBehindError(
+                f"expected what was signed of {signed.origin} to be as new as its checkpoint of "
+                f"{public.size} entries, got {signed.size}: it was restored from an older copy"
+            )
 
     async def append(self, entries: Sequence[bytes]) -> Appended:
         """Log entries; one that the log has keeps its place. Returns once they are public."""
@@ -141,6 +167,27 @@ class LogWriter:
             size=self._tree.size,
         )
 
+    async def sign_again(self, size: int) -> bytes:
+        """Return the checkpoint that the log had at an earlier `size`: the same text, signed again.
+
+        Raises LogForkError where the tiles of that size are not of the signed tree, and what the
+        store raises for missing ones: a tree that was never signed must not be.
+        """
+        if size == self._tree.size:
+            return self.checkpoint
+        try:
+            tree = await read_edge(self._store, size)
+            verify_consistency(
+                old=size,
+                old_root=tree.root,
+                new=self._tree.size,
+                new_root=self._tree.root,
+                proof=await prove_consistency(self._store, size, self._tree.size),
+            )
+        except (MalformedError, ProofError) as error:
+            raise LogForkError(f"expected the tiles of {size} signed entries: {error}") from error
+        return sign_tree(tree, self._key, self._sign)
+
     async def add_cosignatures(self, lines: Sequence[SignatureLine]) -> bytes:
         """Publish the last checkpoint with the lines of witnesses, and return it."""
         note = Note.parse(self.checkpoint)
@@ -150,14 +197,19 @@ class LogWriter:
         return self.checkpoint
 
     async def _sign_tree(self, tree: Tree) -> None:
-        text = str(Checkpoint(self._key.name, tree.size, tree.root))
-        await self._replace(bytes(Note(text, (sign_text(text, self._key, self._sign),))))
+        await self._replace(sign_tree(tree, self._key, self._sign))
         self._tree = tree
 
     async def _replace(self, checkpoint: bytes) -> None:
         await self._store.swap_signed(self._signed, checkpoint)
         self._signed = checkpoint
         await self._store.publish(checkpoint)
+
+
+def sign_tree(tree: Tree, key: VerifierKey, sign: Sign) -> bytes:
+    """Return the checkpoint of a tree. Two trees of one size must never be signed."""
+    text = str(Checkpoint(key.name, tree.size, tree.root))
+    return bytes(Note(text, (sign_text(text, key, sign),)))
 
 
 async def read_files(store: TileStore, paths: Sequence[str]) -> dict[str, bytes]:

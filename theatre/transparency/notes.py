@@ -33,6 +33,7 @@ _SIGNATURE_BYTES: Final = 64
 _TIME = struct.Struct(">Q")
 _NAME = re.compile(r"[^\s+]+")
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,18}")
+_CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f]")
 
 
 class KeyKind(IntEnum):
@@ -163,7 +164,7 @@ class Note:
             whole = data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise MalformedError("expected a note in UTF-8, got other bytes") from error
-        if any(ord(sign) < ord(" ") and sign != "\n" for sign in whole):
+        if _CONTROL.search(whole):
             raise MalformedError("expected a note without control characters, got one")
         text, blank, lines = whole.rpartition("\n\n")
         if not blank:

@@ -7,8 +7,9 @@ Source: docs/contract/trust.md §3; in-toto attestation v1, DSSE v1, Sigstore bu
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -23,6 +24,7 @@ from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import Signer, SSlibKey
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
+from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import ParseError
 from theatre.transparency.errors import MalformedError, SignatureError
 from theatre.transparency.notes import decode_base64, encode_base64
@@ -30,6 +32,7 @@ from theatre.transparency.notes import decode_base64, encode_base64
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 CERTIFICATE_TYPE: Final = "urn:echelon:attestation:calibration-certificate:v1"
+RESULT_TYPE: Final = "https://in-toto.io/attestation/svr/v0.2"
 BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 MAX_BUNDLE_BYTES: Final = 1024 * 1024
 
@@ -56,13 +59,6 @@ class IssuerKey:
         return hashlib.sha256(self.der).hexdigest()
 
     @property
-    def pem(self) -> str:
-        """Return the key as `openssl dgst -verify` takes it."""
-        return self._public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode(
-            "ascii"
-        )
-
-    @property
     def verifier(self) -> SSlibKey:
         """Return the key with the id that our signatures carry: the library's own is another."""
         return SSlibKey.from_crypto(self._public, keyid=self.kid)
@@ -85,12 +81,49 @@ def certificate_statement(certificate: JsonObject, commitment_log: JsonObject | 
     commitment, None for a theatre that no log knows.
     """
     predicate: JsonObject = {"certificate": certificate, "commitment_log": commitment_log}
+    return _statement(certificate, CERTIFICATE_TYPE, predicate)
+
+
+def result_statement(
+    certificate: JsonObject, *, verifier: str, properties: Sequence[str], at: datetime
+) -> bytes:
+    """Return the statement that `verifier`, a URI, found these properties of a bundle at `at`.
+
+    It is a Simple Verification Result, which lists what passed and has no place for a score.
+    Its policy is the committed measurement. Source: in-toto attestation, predicate svr v0.2.
+    """
+    measurement: JsonObject = {
+        "name": "commitment",
+        "digest": {"sha256": certificate["commitment_hash"]},
+    }
+    predicate: JsonObject = {
+        "verifier": {"id": verifier, "policies": [measurement]},
+        "timeCreated": format_rfc3339(at),
+        "properties": [*properties],
+    }
+    return _statement(certificate, RESULT_TYPE, predicate)
+
+
+def tier_property(certificate: JsonObject, *, at: datetime) -> str | None:
+    """Return the tier as a property that ends with the days from `at` for which it still holds.
+
+    None for a tier that asks for nothing, or that has less than a day left: a reader adds whole
+    days to the statement's time, and must not come out behind the certificate's `expires_at`.
+    """
+    tier, expires_at = certificate["verification_tier"], certificate["expires_at"]
+    if tier == "UNVERIFIED" or not isinstance(expires_at, str):
+        return None
+    days = (parse_rfc3339(expires_at) - at) // timedelta(days=1)
+    return f"ECHELON_TIER_{tier}_{days}" if days > 0 else None
+
+
+def _statement(certificate: JsonObject, kind: str, predicate: JsonObject) -> bytes:
     digest: JsonObject = {"sha256": certificate["evidence_bundle_hash"]}
     return canonical_line(
         {
             "_type": STATEMENT_TYPE,
             "subject": [{"name": "SHA256SUMS", "digest": digest}],
-            "predicateType": CERTIFICATE_TYPE,
+            "predicateType": kind,
             "predicate": predicate,
         }
     ).removesuffix(b"\n")

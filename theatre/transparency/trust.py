@@ -13,6 +13,7 @@ from typing import Any
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import ClockError, ParseError
+from theatre.transparency.entries import EntryType, encode_entry
 from theatre.transparency.errors import MalformedError, SignatureError
 from theatre.transparency.notes import VerifierKey, decode_base64, encode_base64
 from theatre.transparency.policy import Policy
@@ -140,6 +141,20 @@ class Trust:
             replace(one, revoked_index=index) if one.key.kid == kid else one for one in self.keys
         )
         return replace(self, keys=keys)
+
+
+def key_entry(trusted: TrustedKey) -> bytes:
+    """Return the log's entry for an issuer's key, as it stands now."""
+    until = trusted.valid_until
+    members: JsonObject = {
+        "role": "issuer",
+        "kid": trusted.key.kid,
+        "public_key": encode_base64(trusted.key.der),
+        "valid_from": format_rfc3339(trusted.valid_from),
+        "valid_until": None if until is None else format_rfc3339(until),
+        "revoked_at": None,
+    }
+    return encode_entry(EntryType.KEY, members)
 
 
 def _text(value: object) -> str:

@@ -19,6 +19,7 @@ from backend.api.http.problem_types import BY_SLUG, ProblemKind
 from backend.api.http.problems import MEDIA_TYPE
 from backend.api.http.rate_limits import Rate
 from backend.schemas.base import ProblemDocument
+from theatre.transparency.statements import BUNDLE_TYPE
 
 # Answers as routes describe them: headers, bytes, and where a theatre goes on.
 
@@ -27,7 +28,9 @@ Described = dict[int | str, dict[str, Any]]
 
 
 _BYTES = {"type": "string", "format": "binary"}
-_BODIES: dict[str, dict[str, str]] = {"application/json": {"type": "object"}}
+_BODIES: dict[str, dict[str, str]] = {
+    name: {"type": "object"} for name in ("application/json", BUNDLE_TYPE)
+}
 
 
 def _header(description: str) -> dict[str, Any]:
@@ -107,6 +110,16 @@ def describe_text_file(media_type: str, *, description: str) -> Described:
     """Describe a text that is always sent whole."""
     headers = {**ETAG, **DIGEST, **CACHING}
     content = {media_type: {"schema": {"type": "string"}}}
+    return {
+        200: {"description": description, "headers": headers, "content": content},
+        **NOT_MODIFIED,
+    }
+
+
+def describe_bytes(media_type: str, *, description: str, **more: dict[str, Any]) -> Described:
+    """Describe bytes that are always sent whole; `more` are further headers."""
+    headers = {**ETAG, **DIGEST, **CACHING, **more}
+    content = {media_type: {"schema": _BODIES.get(media_type, _BYTES)}}
     return {
         200: {"description": description, "headers": headers, "content": content},
         **NOT_MODIFIED,

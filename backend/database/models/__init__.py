@@ -26,6 +26,13 @@ from backend.database.models.theatres import (
     TheatreTemplate,
     Verification,
 )
+from backend.database.models.transparency import (
+    LogCheckpoint,
+    LoggedEntry,
+    LogTile,
+    QueuedEntry,
+    TrustDocument,
+)
 
 __all__ = [
     "ApiKey",
@@ -37,6 +44,10 @@ __all__ = [
     "DebateRun",
     "HumanScore",
     "IdempotencyKey",
+    "LogCheckpoint",
+    "LogTile",
+    "LoggedEntry",
+    "QueuedEntry",
     "RegisteredConstruct",
     "SealedBundle",
     "Theatre",
@@ -45,6 +56,7 @@ __all__ = [
     "TheatreCoin",
     "TheatreEpisodeScore",
     "TheatreTemplate",
+    "TrustDocument",
     "User",
     "Verification",
 ]

@@ -38,17 +38,22 @@ HIGHEST_SEQUENCE = 10_000_000
 
 
 class TheatreCertificate(Base):
-    """The one certificate of a theatre: the exact bytes, and what is looked up by."""
+    """The one certificate of a theatre: the exact bytes, and what is looked up by.
+
+    `sigstore` is the signed statement, `statement_sha256` the hash of its payload, which the log
+    has.
+    """
 
     __tablename__ = "theatre_certificates"
     __table_args__ = (
         UniqueConstraint("theatre_id"),
         UniqueConstraint("id", "theatre_id"),
+        UniqueConstraint("statement_sha256"),
         is_hash_of("document_sha256", "document"),
         is_one_of("verification_tier", TIERS),
         is_one_of("execution_path", EXECUTION_PATHS),
         *map(is_sha256, ("evidence_bundle_hash", "ground_truth_hash", "commitment_hash")),
-        *map(is_sha256, ("dataset_hash", "results_hash", "audit_head")),
+        *map(is_sha256, ("dataset_hash", "results_hash", "audit_head", "statement_sha256")),
         CheckConstraint(
             "(verification_tier = 'UNVERIFIED') = (expires_at IS NULL)", name="expires_at"
         ),
@@ -66,6 +71,8 @@ class TheatreCertificate(Base):
 
     document: Mapped[CanonicalBytes]
     document_sha256: Mapped[Sha256]
+    sigstore: Mapped[CanonicalBytes]
+    statement_sha256: Mapped[Sha256]
     criteria_json: Mapped[JsonCopy]
     scores_json: Mapped[JsonCopy]
     composite_score: Mapped[float | None] = mapped_column(Double)

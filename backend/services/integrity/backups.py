@@ -6,13 +6,17 @@ never changed after. Everything here blocks.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import shutil
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -29,6 +33,9 @@ from theatre.files.durable import replace_durably
 DUMP = "database.dump"
 MANIFEST = "backup.json"
 _FORMAT = 1
+_TIMEOUT = re.compile(rb"SET ([a-z_]+_timeout) = 0;\n")
+_IF_KNOWN = b"SELECT set_config(name, '0', false) FROM pg_settings WHERE name = '%b';\n"
+_END_OF_TIMEOUTS = b"SET client_encoding"
 _TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
 
 
@@ -54,7 +61,7 @@ def take_backup(address: str, store: EvidenceStore, folder: Path, *, at: datetim
     folder.mkdir(parents=True, exist_ok=True)
     revision = migrations.current_revision(address) or "none"
     # The rows first: the objects that they name exist already, and stay.
-    _run("pg_dump", ["--format=custom", "--no-owner", f"--file={folder / DUMP}"], address)
+    _dump_rows(folder / DUMP, address)
     total = count = 0
     damaged: list[str] = []
     for kind in ObjectKind:
@@ -100,11 +107,7 @@ def restore_backup(address: str, store: EvidenceStore, folder: Path) -> Backup:
             count += 1
     if count != backup.objects:
         raise BackupError(f"expected {backup.objects} objects in the backup, got {count}")
-    _run(
-        "pg_restore",
-        ["--no-owner", "--single-transaction", "--exit-on-error", str(folder / DUMP)],
-        address,
-    )
+    _restore_rows(folder / DUMP, address)
     migrations.upgrade(address)
     return backup
 
@@ -124,20 +127,86 @@ def _read(folder: Path) -> Backup:
     return backup
 
 
-def _run(program: str, arguments: Sequence[str], address: str) -> None:
-    """Run a PostgreSQL program; the password is in the environment, not in argv."""
+def _dump_rows(dump: Path, address: str) -> None:
+    target, environment = _connection(address)
+    command = ["pg_dump", target, "--format=custom", "--no-owner", f"--file={dump}"]
+    with tempfile.TemporaryFile() as said:
+        with _start(command, environment, stderr=said) as dumping:
+            pass
+        _require_success(said, dumping)
+
+
+def _restore_rows(dump: Path, address: str) -> None:
+    """Bring all of a dump into a database, or nothing of it.
+
+    `pg_restore` itself would switch off each timeout that its own version has, also where the
+    server is older and does not know one: `psql` gets the script, in which the server is asked.
+    """
+    target, environment = _connection(address)
+    reading = ["pg_restore", "--no-owner", "--file=-", str(dump)]
+    writing = ["psql", target, "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]
+    with tempfile.TemporaryFile() as said:
+        with (
+            _start(reading, environment, stdout=subprocess.PIPE, stderr=said) as script,
+            _start(
+                writing,
+                environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+            ) as psql,
+        ):
+            _feed(script, psql)
+        _require_success(said, psql, script)
+
+
+def _feed(script: subprocess.Popen[bytes], psql: subprocess.Popen[bytes]) -> None:
+    lines, commands = cast("IO[bytes]", script.stdout), cast("IO[bytes]", psql.stdin)
+    # Where psql has ended early, its own words say why.
+    with contextlib.suppress(BrokenPipeError), commands:
+        commands.write(b"BEGIN;\n")
+        for line in lines:
+            timeout = _TIMEOUT.fullmatch(line)
+            commands.write(line if timeout is None else _IF_KNOWN % timeout[1])
+            if line.startswith(_END_OF_TIMEOUTS):
+                break
+        shutil.copyfileobj(lines, commands)
+        # A script that was cut short must leave nothing.
+        if script.wait() == 0:
+            commands.write(b"COMMIT;\n")
+
+
+def _connection(address: str) -> tuple[str, dict[str, str]]:
+    """Return an argument and an environment: the password is in the latter, not in argv."""
     parts: dict[str, Any] = conninfo_to_dict(address)
     password = str(parts.pop("password", "") or "")
     known = {"PGPASSWORD": password} if password else {}
-    target = f"--dbname={make_conninfo(**parts)}"
-    path = find_programs().bin / program
-    environment = {**os.environ, **known, "LC_ALL": "C"}
+    return f"--dbname={make_conninfo(**parts)}", {**os.environ, **known, "LC_ALL": "C"}
+
+
+def _start(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: IO[bytes],
+) -> subprocess.Popen[bytes]:
+    """Start a PostgreSQL program of those that belong together."""
+    path = find_programs().bin / command[0]
     try:
-        done = subprocess.run(  # noqa: S603 - PostgreSQL's own program
-            [path, target, *arguments], env=environment, capture_output=True, text=True, check=False
+        return subprocess.Popen(  # noqa: S603 - PostgreSQL's own program
+            [path, *command[1:]], env=environment, stdin=stdin, stdout=stdout, stderr=stderr
         )
     except OSError as error:
         raise BackupError(f"expected the program {path}, got {error.strerror}") from error
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()[-1:] or ["nothing"]
-        raise BackupError(f"expected {program} to succeed, got: {said[0]:.300}")
+
+
+def _require_success(said: IO[bytes], *ended: subprocess.Popen[bytes]) -> None:
+    if not any(process.returncode for process in ended):
+        return
+    said.seek(0)
+    lines = said.read().decode("utf-8", "replace").strip().splitlines() or ["nothing"]
+    # What follows the error are its details, and what it broke.
+    reason = next((line for line in lines if "error:" in line.lower()), lines[-1])
+    raise BackupError(f"expected PostgreSQL's programs to succeed, got: {reason:.300}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from backend.repositories.evidence_views import (
 )
 from backend.repositories.idempotency import find_referenced_datasets
 from backend.repositories.theatres import template_row
+from backend.services.integrity.log_check import check_service_log
 from backend.services.integrity.row_check import ChainReading, Finding, Findings, RowCheck
 from backend.services.resources import TheatreResources
 from backend.services.sealed_bundles import fetch_bundle
@@ -88,16 +90,37 @@ class _Counted:
         return Measured(self._size, self._feeds + (self._last not in (b"", b"\n")))
 
 
+class Verdict(StrEnum):
+    """What a pass says in one word."""
+
+    INTACT = "intact"
+    EMPTY = "empty"
+    """No row was there to be held against anything: a database that was not restored, say."""
+    DAMAGED = "damaged"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReport:
     """What was checked, and every difference."""
 
     theatres: int
+    templates: int
+    uploads: int
+    entries: int
+    """Of the log."""
     bundles: int
     objects: int
     findings: tuple[Finding, ...]
     unnamed: tuple[str, ...]
     """Keys of objects that no row names."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return what it comes to; nothing checked is nothing found intact."""
+        if self.findings:
+            return Verdict.DAMAGED
+        checked = self.theatres + self.templates + self.uploads + self.entries
+        return Verdict.INTACT if checked else Verdict.EMPTY
 
 
 class StoreCheck:
@@ -121,18 +144,27 @@ class StoreCheck:
             async with open_snapshot(self._engine) as connection:
                 await self._check_theatre(connection, theatre_id)
         async with open_snapshot(self._engine) as connection:
+            templates = sent = 0
             async for row in stream_templates(connection):
                 self._check_template(row)
+                templates += 1
             async for row in uploads(connection):
                 self._check_upload(row)
+                sent += 1
             named = {
                 f"{ObjectKind.DATASETS}/{one}" for one in await find_referenced_datasets(connection)
             }
             named |= {f"{ObjectKind.BUNDLES}/{one}" for one in await find_named_bundles(connection)}
+        async with open_snapshot(self._engine) as connection:
+            logged = await check_service_log(connection)
+        self._findings += logged.findings
         store = self._resources.store
         there = {f"{kind}/{one.name}" for kind in ObjectKind for one in store.list_objects(kind)}
         return StoreReport(
             theatres=len(theatres),
+            templates=templates,
+            uploads=sent,
+            entries=logged.entries,
             bundles=self._bundles,
             objects=len(there),
             findings=tuple(self._findings),

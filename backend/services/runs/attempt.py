@@ -97,7 +97,7 @@ class RunAttempts:
 
     async def _postpone(self, stored: StoredTheatre, error: Exception) -> None:
         """Leave the run as it is and try again later, without a limit on retries."""
-        _log.warning("run waits for its evidence store", exc_info=error, extra=_fields(stored))
+        _log.warning("run waits for evidence store or log", exc_info=error, extra=_fields(stored))
         await self._endings.postpone(stored, error)
 
     async def _broken(self, stored: StoredTheatre, error: Exception) -> None:
@@ -184,6 +184,7 @@ class RunJobs:
         self._resources = resources
         self._lease_seconds = settings.lease_seconds
         self._is_draining = False
+        self._change_listener = change_listener
         self.completion = RunCompletion(engine, resources)
         self._attempts = RunAttempts(
             change_listener, self.completion, drain_seconds=settings.drain_seconds
@@ -209,7 +210,9 @@ class RunJobs:
                 lease_seconds=self._lease_seconds,
                 is_draining=lambda: self._is_draining,
             )
-            work = partial(run_theatre, self._engine, stored, self._resources)
+            work = partial(
+                run_theatre, self._engine, stored, self._resources, self._change_listener
+            )
             await self._attempts.carry(stored, work, monitor)
 
     async def _pass_on(self, theatre_id: str, job_id: int) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.errors import BackendError, EvidenceStoreError
+from backend.errors import BackendError, EvidenceStoreError, LogUnavailableError
 from backend.jobs.queue import end_waiting_at, queue_run
 from backend.repositories.theatre_runs import (
     StoredTheatre,
@@ -115,12 +115,12 @@ class RunCompletion:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell whether a run failed for lack of room or of the store: the operator can fix that."""
+    """Tell whether a run failed for lack of room, store or log: the operator can fix that."""
     if isinstance(error, BundleError) and error.__cause__ is not None:
         return is_transient(error.__cause__)
     if isinstance(error, OSError):
         return error.errno in _OF_THE_DISK
-    return isinstance(error, EvidenceStoreError)
+    return isinstance(error, EvidenceStoreError | LogUnavailableError)
 
 
 def failure_outcome(reason: str, detail: str) -> dict[str, str]:
@@ -130,8 +130,10 @@ def failure_outcome(reason: str, detail: str) -> dict[str, str]:
 
 
 def describe_wait(error: Exception) -> str:
-    """Return the error of a run that waits: for the store, or for the disk."""
-    code = error.code if isinstance(error, EvidenceStoreError) else "evidence-disk"
+    """Return the error of a run that waits: for the store, for the log, or for the disk."""
+    code = "evidence-disk"
+    if isinstance(error, EvidenceStoreError | LogUnavailableError):
+        code = error.code
     return f"{code}: {strip_paths(str(error))}"
 
 

@@ -8,7 +8,7 @@ function goes on from it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -17,7 +17,8 @@ from typing import NamedTuple
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.evidence_store import ObjectKind
-from backend.repositories.certificate_views import find_newest_environment, store_certificate
+from backend.jobs.announcements import ChangeListener
+from backend.repositories.certificate_views import find_newest_environment
 from backend.repositories.evidence_views import BundleArchive, find_bundle, insert_bundle
 from backend.repositories.run_journal import Effect, PostgresRunJournal
 from backend.repositories.theatre_runs import StoredTheatre, copy_scores
@@ -27,10 +28,15 @@ from backend.services.ground_truth import RehearsalData
 from backend.services.resources import TheatreResources
 from backend.services.runs.lease import RunEnd, RunMonitor
 from backend.services.sealed_bundles import fetch_bundle, pack_bundle
+from backend.services.transparency.closing import (
+    close_certified,
+    close_uncertified,
+    log_commitment,
+)
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.clock import parse_rfc3339
-from theatre.engine.coin import Coin, Draws
+from theatre.engine.coin import NO_NONCE, Coin, Draws
 from theatre.engine.errors import InvalidTransitionError, StateConflictError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.replay import (
@@ -98,14 +104,17 @@ class RunEvidence:
         await insert_bundle(connection, self._theatre_id, self._archive, at=at)
 
     async def certify(self, connection: AsyncConnection, event: AuditEvent) -> None:
-        """Store the certificate of the sealed bundle, in the transaction of `resolved`.
+        """Sign and store the certificate of the sealed bundle, in the transaction of `resolved`.
 
-        It also adds copies of human scores that a crash after their entries has left out.
+        Without one, the commitment is closed as void. It also adds copies of human scores that a
+        crash after their entries has left out.
         """
         await copy_scores(connection, self._theatre_id)
-        if event.detail["outcome"] == CERTIFIED:
-            document = await asyncio.to_thread((self.bundle / "certificate.json").read_bytes)
-            await store_certificate(connection, parse_object(document))
+        if event.detail["outcome"] != CERTIFIED:
+            await close_uncertified(connection, self._theatre_id, event.detail)
+            return
+        document = await asyncio.to_thread((self.bundle / "certificate.json").read_bytes)
+        await close_certified(connection, self._resources.require_keys(), parse_object(document))
 
     async def store_export(self, export: RlmfExport) -> None:
         """Make the training records durable, before the event that names them."""
@@ -131,12 +140,13 @@ async def run_theatre(
     engine: AsyncEngine,
     stored: StoredTheatre,
     resources: TheatreResources,
+    change_listener: ChangeListener,
     monitor: RunMonitor,
 ) -> RunEnd:
     """Run a claimed theatre as far as it goes, and archive it.
 
-    Raises what `ReplayEngine`, `ConstructAccess` and the monitor raise; the state says how far it
-    came.
+    Raises what `ReplayEngine`, `ConstructAccess`, `log_commitment` and the monitor raise; the state
+    says how far it came.
     """
     theatre = stored.value()
     if theatre.state is not TheatreState.ARCHIVED:
@@ -147,8 +157,15 @@ async def run_theatre(
     )
     if theatre.state not in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
         coin = await read_run_coin(engine, stored.id)
+
+        async def log() -> bytes:
+            if coin is None:
+                # The run ends before the first call.
+                return NO_NONCE
+            return await log_commitment(engine, change_listener, stored, coin, monitor)
+
         async with open_replay(
-            engine, theatre, coin, journal, stored, resources, monitor
+            engine, theatre, coin, journal, stored, resources, monitor, log=log
         ) as replay:
             theatre = await replay.run()
     if theatre.state is TheatreState.SETTLING:
@@ -226,21 +243,30 @@ async def open_replay(
     stored: StoredTheatre,
     resources: TheatreResources,
     monitor: RunMonitor,
+    *,
+    log: Callable[[], Awaitable[bytes]],
 ) -> AsyncIterator[ReplayEngine]:
     """Open the constructs of a theatre and yield the engine that calls them.
 
-    Raises what `ReplayEngine` and `ConstructAccess` raise.
+    `log` has the commitment of a new run for a certificate logged, and returns its nonce. Raises
+    what it, `ReplayEngine` and `ConstructAccess` raise.
     """
     template = product_template(theatre.template)
     # The version binds the files from then on. A rehearsal leads to no certificate.
-    if theatre.state is TheatreState.COMMITTED and stored.is_certificate_run:
+    is_logged = theatre.state is TheatreState.COMMITTED and stored.is_certificate_run is True
+    if is_logged:
         await asyncio.to_thread(resources.constructs.refuse_copies, template, resources.data)
     async with _open_adapters(theatre, coin, stored, resources) as adapters:
-        replay = ReplayEngine(
+        if theatre.state in _BEFORE_THE_LAST_CALL:
+            if stored.answers_sha256 is None:
+                await resources.constructs.require_isolated(endpoints(template))
+            await check_all_reachable(adapters)
+        yield ReplayEngine(
             theatre,
             journal,
             RunContext(
                 coin=coin,
+                run_nonce=await log() if is_logged else NO_NONCE,
                 adapters=adapters,
                 authors=resources.constructs.authors(template),
                 environment=await asyncio.to_thread(resources.constructs.environment_of, template),
@@ -259,11 +285,6 @@ async def open_replay(
             ),
             _settings_of(stored, resources),
         )
-        if theatre.state in _BEFORE_THE_LAST_CALL:
-            if stored.answers_sha256 is None:
-                await resources.constructs.require_isolated(endpoints(template))
-            await check_all_reachable(adapters)
-        yield replay
 
 
 @asynccontextmanager

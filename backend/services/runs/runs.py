@@ -17,6 +17,7 @@ from backend.repositories.theatre_runs import (
     lock_theatre,
 )
 from backend.repositories.theatres import TheatreView, find_uploads
+from backend.repositories.transparency_log import is_queued
 from backend.services.resources import TheatreResources
 from backend.services.runs.execution import WAITING
 from backend.services.theatres import end_uncalled, read_theatre, require_state, require_version
@@ -78,6 +79,11 @@ async def accept_run(
     document = stored.value().template
     template = product_template(document)
     _require_no_judge(document, resources)
+    if not is_certificate_run and await is_queued(connection, theatre_id):
+        raise InvalidTransitionError(
+            "cannot rehearse a theatre whose commitment is in the log: run it for its certificate, "
+            "or cancel it and commit its template again"
+        )
     uploads = await find_uploads(connection, user_id)
     rehearsal = await asyncio.to_thread(
         _checked_data, template, ground_truth_path, uploads, resources

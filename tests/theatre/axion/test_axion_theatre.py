@@ -295,7 +295,11 @@ def test_the_command_line_runs_and_checks_it(tmp_path: Path) -> None:
     template = thinned(template_of("honest"), data, step=30)
     path = data / "template.json"
     path.write_text(json.dumps(template), encoding="utf-8")
-    environment = {"ECHELON_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
+    environment = {
+        "ECHELON_HOME": str(tmp_path / "home"),
+        "ECHELON_TRUST_HOME": str(tmp_path / "issuer"),
+        "PATH": "/usr/bin:/bin",
+    }
 
     def said(*arguments: str | Path) -> str:
         run = subprocess.run(

@@ -43,6 +43,7 @@ RUN_KEYS = {
     "statuses",
     "reasons",
     "evidence_path",
+    "log",
 }
 NO_ID = "00000000-0000-4000-8000-000000000000"
 COMMITMENT = CARTOGRAPH.with_name("product_cartograph_v1.commitment.txt").read_text().strip()
@@ -62,6 +63,12 @@ class Place:
 
 def call(place: Place, *arguments: str | Path) -> Answer:
     return forked(*arguments, home=place.home, cwd=place.folder)
+
+
+def alone(place: Place, folder: Path) -> Path:
+    """Return the bundle without what shows who issued it."""
+    ignored = shutil.ignore_patterns("proofs")
+    return Path(shutil.copytree(place.bundle, folder / "alone", ignore=ignored))
 
 
 def changed_template(
@@ -181,7 +188,7 @@ def test_show_reports_what_run_reported(place: Place) -> None:
 
 def test_check_has_one_entry_a_check(place: Place) -> None:
     answer = call(place, "check", place.bundle, "--json")
-    assert (answer.code, answer.document["verdict"], answer.stderr) == (0, "consistent", "")
+    assert (answer.code, answer.document["verdict"], answer.stderr) == (0, "valid, logged", "")
     for check in answer.document["checks"]:
         assert set(check) == {"id", "ok", "status", "expected", "actual"}
         assert check["ok"] is {"pass": True, "unanchored": None}[check["status"]]
@@ -232,7 +239,7 @@ def test_two_runs_of_a_template_give_two_certificates_with_the_same_results(plac
     again = forked("theatre", "run", CARTOGRAPH, "--json", home=place.home).document
     first = place.run.document
     differ = {name for name in RUN_KEYS if again[name] != first[name]}
-    assert differ == {"theatre_id", "certificate_id", "bundle_path", "evidence_path"}
+    assert differ == {"theatre_id", "certificate_id", "bundle_path", "evidence_path", "log"}
 
 
 def test_a_template_may_be_given_by_a_link(place: Place) -> None:
@@ -396,10 +403,11 @@ def test_a_certificate_makes_a_bundle_valid_only_from_outside_of_it(
     place: Place, tmp_path: Path
 ) -> None:
     kept = Path(shutil.copy(place.bundle / "certificate.json", tmp_path / "kept.json"))
-    alone = call(place, "check", place.bundle)
-    assert alone.code == 0
-    assert verdict(alone) == "consistent (no one vouches for it): 38 checks"
-    given = call(place, "check", place.bundle, "--certificate", kept)
+    evidence = alone(place, tmp_path)
+    unsigned = call(place, "check", evidence)
+    assert unsigned.code == 0
+    assert verdict(unsigned) == "consistent (no one vouches for it): 38 checks"
+    given = call(place, "check", evidence, "--certificate", kept)
     assert given.code == 0
     assert verdict(given) == "valid (equal to the certificate you gave): 38 checks"
     (tmp_path / "link.json").symlink_to(place.bundle / "certificate.json")
@@ -420,18 +428,22 @@ def test_a_certificate_makes_a_bundle_valid_only_from_outside_of_it(
 
 def test_what_is_required_of_a_verdict_is_an_exit_code(place: Place, tmp_path: Path) -> None:
     kept = Path(shutil.copy(place.bundle / "certificate.json", tmp_path / "kept.json"))
-    forged = shutil.copytree(place.bundle, tmp_path / "forged")
+    evidence = alone(place, tmp_path)
+    forged = shutil.copytree(evidence, tmp_path / "forged")
     (forged / "notes.txt").write_bytes(b"")
     codes = {
         (name, require): call(place, "check", *given, "--require", require, "--json").code
         for name, given in {
-            "alone": (place.bundle,),
-            "with its certificate": (place.bundle, "--certificate", kept),
+            "by its author": (place.bundle,),
+            "alone": (evidence,),
+            "with its certificate": (evidence, "--certificate", kept),
             "forged": (forged, "--certificate", kept),
         }.items()
         for require in ("valid", "logged")
     }
     assert codes == {
+        ("by its author", "valid"): 0,
+        ("by its author", "logged"): 0,
         ("alone", "valid"): 9,
         ("alone", "logged"): 9,
         ("with its certificate", "valid"): 0,
@@ -531,12 +543,17 @@ def test_a_run_of_a_construct_that_raises_says_why_and_where_its_evidence_is(
     assert folder == home / "theatres" / told["theatre_id"]
     assert len((folder / "journal.jsonl").read_bytes().splitlines()) == 49
     shown = forked("theatre", "show", told["theatre_id"], home=home).stdout.splitlines()
-    assert shown[-5:] == [
+    assert shown[-7:-2] == [
         "answers   0 success, 0 timeout, 49 error, 0 refused",
         "failed    49x crashed",
         f"          as cartograph-0001: {reason['example']['error_detail']}",
         f"          stderr: {reason['example']['stderr']}",
         f"evidence  {folder}",
+    ]
+    place = told["log"]
+    assert shown[-2:] == [
+        f"logged    entry 0 of {place['origin']}, void (nothing-scored) by entry 1",
+        "record    run 1 of 1",
     ]
 
 

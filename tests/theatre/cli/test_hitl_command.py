@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from theatre.cli.hitl_command import read_scores
 from theatre.engine.errors import ParseError
 from theatre.files.run_journal import read_trail
 from theatre.files.theatre_store import FileTheatreStore
+from theatre.files.trust_home import TrustHome
 
 RUBRIC = "Is the answer put well?\nThink of the reader."
 PROGRAMME = [
@@ -104,7 +105,13 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Waiting:
 
 @pytest.fixture
 def waiting(kept: Waiting, tmp_path: Path) -> Waiting:
-    return Waiting(shutil.copytree(kept.home, tmp_path / "home"), kept.run)
+    copy = Waiting(shutil.copytree(kept.home, tmp_path / "home"), kept.run)
+    issuer = TrustHome(shutil.copytree(kept.home.parent / "issuer", tmp_path / "issuer"))
+    known = issuer.open_commitments.find(copy.theatre_id)
+    assert known is not None, "expected a theatre that waits to be open in the log"
+    folder = FileTheatreStore(copy.home).folder(copy.theatre_id).resolve()
+    issuer.open_commitments.keep(replace(known, folder=folder))
+    return copy
 
 
 def error_of(answer: Answer) -> tuple[int, str]:
@@ -126,6 +133,7 @@ def test_a_run_that_waits_is_incomplete_and_says_what_to_do(waiting: Waiting) ->
     show = forked("theatre", "show", waiting.theatre_id, "--json", home=waiting.home)
     moved = {"evidence_path": str(waiting.home / "theatres" / waiting.theatre_id)}
     assert (show.code, show.document) == (0, document | moved)
+    assert (document["log"]["index"], document["log"]["closed_at"]) == (0, None)
 
 
 def test_people_are_shown_the_rubric_and_the_answers_and_nothing_that_leads_them(
@@ -203,6 +211,7 @@ def test_two_people_score_and_the_run_goes_on_to_its_certificate(waiting: Waitin
         f"next      echelon theatre run {waiting.theatre_id}",
     ]
     run = waiting.go_on("--json")
+    assert [run.document["log"][name] for name in ("closed_at", "void_reason")] == [1, None]
     # Three quarters of 1 and a quarter of (9/10 + 3/10) / 2.
     assert (run.code, run.document["outcome"], run.document["scores"]) == (
         *(0, "certified"),

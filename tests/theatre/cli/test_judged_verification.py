@@ -111,7 +111,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Judged:
 
 
 def test_a_key_is_enough_for_a_judge_and_the_bundle_checks_without_it(honest: Judged) -> None:
-    assert (honest.answer.code, honest.report["check"]["verdict"]) == (0, "consistent")
+    assert (honest.answer.code, honest.report["check"]["verdict"]) == (0, "valid, logged")
     assert honest.report["scores"] == dict.fromkeys(
         (*JUDGED, *(f"lexical_{name}" for name in JUDGED)), 1
     )
@@ -227,7 +227,7 @@ def test_whoever_rewrites_an_exchange_and_every_hash_is_found_out(
 def test_who_speaks_to_an_obedient_judge_is_flagged_by_the_words(tmp_path: Path) -> None:
     (tmp_path / "oracle.py").write_text(INJECTING, encoding="utf-8")
     run = judged(tmp_path, MessagesService(obedient), construct="oracle:summarise")
-    assert (run.answer.code, run.report["check"]["verdict"]) == (0, "consistent")
+    assert (run.answer.code, run.report["check"]["verdict"]) == (0, "valid, logged")
     assert run.report["scores"] == {
         **dict.fromkeys(JUDGED, 1),
         **{f"lexical_{name}": 0 for name in JUDGED},
@@ -245,7 +245,7 @@ def test_a_change_whose_judge_cannot_be_read_is_unscored_and_caps_the_tier(tmp_p
     first_claims, first_reply = 1, CALLS_A_CHANGE
     service = MessagesService(reading, bad_days={first_claims: "refusal", first_reply: "malformed"})
     run = judged(tmp_path, service)
-    assert (run.answer.code, run.report["check"]["verdict"]) == (0, "consistent")
+    assert (run.answer.code, run.report["check"]["verdict"]) == (0, "valid, logged")
     certificate: Any = document(load(run.bundle), "certificate.json")
     counts = {name: certificate["score_counts"][name] for name in JUDGED}
     assert {name: count["unscored"] for name, count in counts.items()} == {
@@ -272,7 +272,7 @@ def test_a_key_that_is_refused_stops_the_run_and_the_same_command_goes_on(tmp_pa
     )
     service = MessagesService(reading)
     run = judged(tmp_path, service, *kept)
-    assert (run.answer.code, run.report["check"]["verdict"]) == (0, "consistent")
+    assert (run.answer.code, run.report["check"]["verdict"]) == (0, "valid, logged")
     assert "going on with the unfinished theatre" in run.answer.stderr
     assert len(service.requests) == 1 + CALLS_A_CHANGE * (COMMITS - 2)
 

@@ -28,7 +28,7 @@ def test_a_callable_is_pinned_certified_and_checked(tmp_path: Path) -> None:
     )
     assert run["caps"] == ["replays-below-50", "criterion-n-below-30:right"]
     check = forked("check", run["bundle_path"], "--json", home=home)
-    assert (check.code, json.loads(check.stdout)["verdict"]) == (0, "consistent")
+    assert (check.code, json.loads(check.stdout)["verdict"]) == (0, "valid, logged")
 
     (tmp_path / "doubling.py").write_text(MODULE.replace("2 *", "3 *"), encoding="utf-8")
     edited = forked("theatre", "run", str(path), "--json", home=home)
@@ -61,4 +61,4 @@ def test_another_environment_than_that_of_the_certificate_before_is_a_finding(
     assert upgraded["findings"] == sorted([*others, "environment-changed"])
     assert last != first
     check = forked("check", str(last.parent), "--json", home=tmp_path / "home")
-    assert (check.code, json.loads(check.stdout)["verdict"]) == (0, "consistent")
+    assert (check.code, json.loads(check.stdout)["verdict"]) == (0, "valid, logged")

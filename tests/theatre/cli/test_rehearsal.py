@@ -17,7 +17,7 @@ from theatre.oracles.construct_registry import ConstructRegistry, construct_vers
 
 
 def rehearsed(folder: Path, *options: str | Path) -> Answer:
-    """Rehearse the theatre of sums in `folder`; nothing of it may be left."""
+    """Rehearse the theatre of sums in `folder`; nothing of it may be left, nor logged."""
     template = folder / "mine" / "template.json"
     answer = forked(
         *("theatre", "run", template, "--rehearsal", "--quiet", *options),
@@ -25,6 +25,7 @@ def rehearsed(folder: Path, *options: str | Path) -> Answer:
         more={"ECHELON_DATASET_ROOTS": str(folder / "data")},
     )
     assert not (folder / "home").exists()
+    assert not (folder / "issuer").exists()
     assert not list((folder / "temporary files").iterdir())
     assert not list(folder.rglob("certificate.json"))
     return answer

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.theatre.transparency.log_stage import signer
 from theatre.cli import cli
 from theatre.cli.log_network import HttpLog, LogUnreachableError, open_log
 from theatre.engine.errors import NotFoundError
-from theatre.transparency.notes import SignedCheckpoint
+from theatre.transparency.notes import KeyKind, SignedCheckpoint
 from theatre.transparency.trust import Trust
 
 
@@ -106,3 +107,21 @@ def test_a_log_that_does_not_answer_is_an_error_and_no_fork() -> None:
 
     with pytest.raises(LogUnreachableError, match=r"expected http://127\.0\.0\.1:9/checkpoint"):
         asyncio.run(look())
+
+
+def test_a_policy_with_a_witness_is_taken_and_one_of_another_log_is_not(
+    home: Path, tmp_path: Path
+) -> None:
+    vkey = documents("trust", "show")["log"]["vkey"]
+    witness = signer("witness.example", KeyKind.WITNESS).key
+    text = f"log {vkey}\nwitness w {witness} http://127.0.0.1:9\nquorum w\n"
+    (tmp_path / "policy").write_text(text, encoding="utf-8")
+    assert f"witness  {witness} http://127.0.0.1:9" in echelon(
+        "trust", "policy", str(tmp_path / "policy")
+    )
+    assert documents("trust", "show")["policy"] == text
+    other = text.replace(vkey, str(signer("log.example").key))
+    (tmp_path / "policy").write_text(other, encoding="utf-8")
+    ended = CliRunner().invoke(cli, ["trust", "policy", str(tmp_path / "policy")])
+    assert "expected the policy to name your log" in str(ended.exception)
+    assert json.loads((home / "trust.json").read_bytes())["policy"] == text

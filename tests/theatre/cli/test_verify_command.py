@@ -33,7 +33,7 @@ def test_a_callable_is_verified_and_certified_and_the_bundle_checks(tmp_path: Pa
     construct = write_oracle(tmp_path, "pass")
     first = verify(tmp_path, *kept, construct=construct).document
     again = verify(tmp_path, *kept, construct=construct).document
-    assert (first["outcome"], first["check"]["verdict"]) == ("certified", "consistent")
+    assert (first["outcome"], first["check"]["verdict"]) == ("certified", "valid, logged")
     assert (first["replay_count"], first["scores"]["precision"]) == (COMMITS, 1)
     assert first["scores"] == {"precision": 1, "recall": 0.833333333, "reply_accuracy": 0.5}
     assert (again["results_hash"], again["theatre_id"] == first["theatre_id"]) == (
@@ -54,7 +54,7 @@ def test_a_registered_oracle_is_verified_with_committed_weights(tmp_path: Path) 
         str(tmp_path / "kept"),
         construct="construct:change_omitting",
     )
-    assert (answer.code, answer.document["check"]["verdict"]) == (0, "consistent")
+    assert (answer.code, answer.document["check"]["verdict"]) == (0, "valid, logged")
     template = json.loads((tmp_path / "kept" / "template.json").read_bytes())
     assert template["criteria"]["weights"] == {
         "precision": 0.5,

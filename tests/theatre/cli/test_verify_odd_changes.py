@@ -45,7 +45,7 @@ def test_no_change_is_too_odd_for_a_run(tmp_path: Path) -> None:
         *("--construct", "construct:change_extractive", "--min-replays", "8"),
         *("--output", tmp_path / "kept", "--json", "--quiet"),
     )
-    assert (answer.code, answer.document["check"]["verdict"]) == (0, "consistent")
+    assert (answer.code, answer.document["check"]["verdict"]) == (0, "valid, logged")
     assert answer.document["episode_counts"]["scored"] == 8
     lines = (tmp_path / "kept" / "ground_truth.jsonl").read_bytes().splitlines()
     records: list[Any] = [parse_object(line) for line in lines]

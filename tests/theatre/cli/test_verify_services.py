@@ -45,7 +45,7 @@ def test_a_plain_oracle_is_found_by_the_probe_and_its_certificate_says_so(
     with serving(oracle) as server:
         answer = verify(tmp_path, "--quiet", construct=server.url)
         asked = bodies(server.received)
-    assert (answer.code, answer.document["check"]["verdict"]) == (0, "consistent")
+    assert (answer.code, answer.document["check"]["verdict"]) == (0, "valid, logged")
     assert answer.document["scores"]["precision"] == 1
     assert answer.document["verification_tier"] == "UNVERIFIED"
     assert "version-unreported" in answer.document["caps"]

@@ -79,7 +79,7 @@ def test_an_oracle_that_dies_at_half_leaves_scores_and_a_command_that_goes_on(
     assert finished.code == 0
     assert (finished.document["replay_count"], calls) == (COMMITS, COMMITS - HALF)
     assert finished.document["theatre_id"] == told["theatre_id"]
-    assert finished.document["check"]["verdict"] == "consistent"
+    assert finished.document["check"]["verdict"] == "valid, logged"
     assert finished.document["episode_counts"]["error"] == 0
 
 
@@ -132,7 +132,7 @@ def test_each_replay_is_shown_and_logged_with_its_scores(tmp_path: Path) -> None
     assert [event["seq"] for event in replays] == list(range(1, COMMITS + 1))
     assert replays[0]["scores"] == {"precision": 1, "recall": 1, "reply_accuracy": 1}
     assert events[1]["commitment_hash"] == answer.document["commitment_hash"]
-    assert events[-1]["check_verdict"] == "consistent"
+    assert events[-1]["check_verdict"] == "valid, logged"
 
 
 @pytest.mark.parametrize("more", [("--repo", "."), ("--construct", "a:b"), ("--dry-run",)])

@@ -76,20 +76,26 @@ class Issued:
 
 
 async def issue(
-    folder: Path, *, witnessed: bool = False, at: datetime = NOW, salt: bytes | None = None
+    folder: Path,
+    *,
+    certificate: JsonObject = CERTIFICATE,
+    close_by: datetime = CLOSE_BY,
+    witnessed: bool = False,
+    at: datetime = NOW,
+    salt: bytes | None = None,
 ) -> Issued:
     """Commit, sign and certify as an issuer does."""
     home = TrustHome(folder)
     trust = home.open(issuer="me", at=at)
     writer = LogWriter(home.log, trust.log, home.log_signer(trust))
     await writer.open()
-    entry = commitment_entry(CERTIFICATE, close_by=CLOSE_BY, salt=salt)
+    entry = commitment_entry(certificate, close_by=close_by, salt=salt)
     committed = await writer.append([b"another", entry])
     first = await cosigned(writer, committed.checkpoint, witnessed=witnessed)
     proof = await prove_inclusion(home.log, committed.indices[1], first)
     known = SignedCheckpoint.verify(first, [trust.log])
-    payload = certificate_statement(CERTIFICATE, commitment_log(proof, known))
-    closed = await writer.append([certificate_entry(CERTIFICATE, payload, proof.index)])
+    payload = certificate_statement(certificate, commitment_log(proof, known))
+    closed = await writer.append([certificate_entry(certificate, payload, proof.index)])
     last = await cosigned(writer, closed.checkpoint, witnessed=witnessed)
     proofs = Proofs(
         commitment=bytes(proof),

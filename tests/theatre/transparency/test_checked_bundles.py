@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -30,8 +32,9 @@ from theatre.cli import cli
 from theatre.cli.bundle_proofs import read_reader
 from theatre.cli.checking import check_folder
 from theatre.cli.exits import CommandEndedError, exit_code_of
-from theatre.engine.bundle_check import plain_proofs, standalone
+from theatre.engine.bundle_check import plain_notes, standalone
 from theatre.engine.bundle_check.plain_json import DefectError
+from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import canonical_line
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import TheatreError
@@ -132,7 +135,7 @@ def checked_alone(
     if trust is not None:
         inside = trust.resolve().is_relative_to(bundle)
         asked = None if policy is None else policy.read_bytes()
-        reader = plain_proofs.reader_of(trust.read_bytes(), asked, came_with_it=inside)
+        reader = plain_notes.reader_of(trust.read_bytes(), asked, came_with_it=inside)
     copy = None if kept is None else kept.read_bytes()
     verdict = standalone.verify(bundle, now=LATE, kept=copy, reader=reader)
     return Answer(
@@ -287,6 +290,24 @@ def test_exit_codes_are_those_of_the_contract(
     with pytest.raises(SystemExit):
         standalone.main([str(bundle), "--policy", str(policy)])
     assert run(bundle, "--trust", trust, "--online")[0] == 10
+
+
+def test_the_one_file_does_it_with_openssl_and_nothing_installed(
+    issued: IssuedBundle, tmp_path: Path
+) -> None:
+    program = tmp_path / "verify_bundle.py"
+    program.write_text(verifier_source())
+    trust = issued.trust_file(tmp_path)
+    command: list[str | Path] = [sys.executable, "-I", "-S", program, issued.bundle]
+    done = subprocess.run(
+        [*command, "--trust", trust, "--require", "logged"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("valid, logged (signed by a key of Ada): 32 checks\n")
+    assert ", by openssl\n" in done.stdout
 
 
 def test_no_name_forges_a_line(
@@ -465,7 +486,7 @@ def test_without_a_program_for_signatures_the_file_says_so(
     def missing(*_: bytes) -> bool:
         raise ImportError
 
-    monkeypatch.setattr(plain_proofs, "verify_with_package", missing)
+    monkeypatch.setattr(plain_notes, "verify_with_package", missing)
     answer = checked_alone(issued.bundle, trust)
     assert (answer.word, answer.lines) == ("valid, logged", SETTLED)
     assert answer.told["signature"].endswith(", by openssl")
@@ -523,11 +544,26 @@ def test_a_run_that_is_overdue_is_told(issued: IssuedBundle, tmp_path: Path) -> 
     assert "the other: 1 overdue; overdue: another-1 at 3; faults" in answer.told["closure"]
 
 
-def revocation(issued: IssuedBundle) -> bytes:
+def test_an_audit_that_its_issuer_dodges_is_told(issued: IssuedBundle, tmp_path: Path) -> None:
+    entry = {
+        "statement_sha256": statement_sha256(issued),
+        "envelope_sha256": "d" * 64,
+        "open_by": "2026-11-21T00:00:00Z",
+    }
+    issued.append(encode_entry(EntryType.DISPUTE, {**entry}))
+    answer = asyncio.run(asked(issued, tmp_path))
+    assert "run 1 of 1; 1 audit not answered in time; faults" in answer.told["closure"]
+
+
+def statement_sha256(issued: IssuedBundle) -> str:
     data = (issued.bundle / "proofs" / STATEMENT).read_bytes()
-    signed = SignedStatement.verify(data, issued.trust.issuer_keys())
-    members = {"statement_sha256": signed.sha256, "reason": "wrong", "at": "2026-11-22T00:00:00Z"}
-    return encode_entry(EntryType.REVOCATION, {**members})
+    return SignedStatement.verify(data, issued.trust.issuer_keys()).sha256
+
+
+def revocation(issued: IssuedBundle) -> bytes:
+    members = {"reason": "wrong", "at": "2026-11-22T00:00:00Z"}
+    about = {"statement_sha256": statement_sha256(issued)}
+    return encode_entry(EntryType.REVOCATION, {**about, **members})
 
 
 def revoked_key(trust: Trust) -> bytes:
@@ -635,6 +671,6 @@ def test_no_trust_file_is_read_that_names_a_key_twice_or_another_log(
     ):
         data = canonical_line(document | change)
         with pytest.raises(DefectError):
-            plain_proofs.reader_of(data)
+            plain_notes.reader_of(data)
         with pytest.raises(MalformedError):
             Trust.parse(data)

@@ -24,7 +24,7 @@ from theatre.cli.exits import CommandEndedError
 from theatre.cli.log_network import gather_cosignatures
 from theatre.engine.canonical_json import canonical_line
 from theatre.files.log_folder import LogFolder
-from theatre.transparency.errors import ProofError, SignatureError
+from theatre.transparency.errors import LogForkError, ProofError, SignatureError
 from theatre.transparency.log import LogWriter, prove_inclusion
 from theatre.transparency.notes import KeyKind
 from theatre.transparency.policy import Policy
@@ -119,12 +119,10 @@ async def test_two_trees_for_two_readers_are_seen_with_a_witness(tmp_path: Path)
         honest, _ = await monitored(str(shown), tmp_path / "one", "--witness", url)
         fooled, report = await monitored(str(other), tmp_path / "two", "--witness", url)
         second = await LogFolder(other).read("checkpoint")
-        _, refused = await gather_cosignatures(
-            LogFolder(other), second, [NamedWitness(WITNESS.key, url)]
-        )
+        with pytest.raises(LogForkError, match=r"what witness\.example has seen, got another tree"):
+            await gather_cosignatures(LogFolder(other), second, [NamedWitness(WITNESS.key, url)])
     assert (honest, fooled) == (0, 10)
     assert "that do not go with the 2 shown here" in report["fork"]
-    assert "got status 422" in refused[0]
     assert len(list((tmp_path / "w" / "evidence").iterdir())) == 1
 
 
@@ -167,23 +165,3 @@ async def test_a_certificate_that_is_changed_after_issue_is_seen_by_a_reader(
     ]
     with pytest.raises(SignatureError):
         SignedStatement.verify(canonical_line(forged), [key])
-
-
-async def test_the_second_of_two_that_restored_one_backup_is_found_by_its_witness(
-    tmp_path: Path,
-) -> None:
-    """Both have the key and go on from the same tree; the one that comes late is refused."""
-    await logged(tmp_path / "log", GOOD)
-    shutil.copytree(tmp_path / "log", tmp_path / "restored")
-    writer = await logged(tmp_path / "log", void("good", 0), BAD)
-    late = await logged(tmp_path / "restored", BAD)
-    async with serving(witness_in(tmp_path / "w", POLICED)) as url:
-        named = NamedWitness(WITNESS.key, url)
-        first, _ = await gather_cosignatures(
-            LogFolder(tmp_path / "log"), writer.checkpoint, [named]
-        )
-        second, missing = await gather_cosignatures(
-            LogFolder(tmp_path / "restored"), late.checkpoint, [named]
-        )
-    assert (len(first), len(second)) == (1, 0)
-    assert "witness.example" in missing[0]

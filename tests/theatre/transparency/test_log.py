@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.theatre.transparency.log_conformance import (
+    LOG,
+    WITNESS,
+    LogConformance,
+    checkpoint,
+    write,
+)
 from tests.theatre.transparency.log_stage import entries, entry, signer
 from theatre.files.log_folder import LogFolder
 from theatre.transparency.errors import (
@@ -22,15 +30,11 @@ from theatre.transparency.log import (
     Follower,
     LogWriter,
     ask_witness,
-    check_files,
-    prove_consistency,
     prove_inclusion,
 )
-from theatre.transparency.merkle import verify_consistency
 from theatre.transparency.notes import (
     Checkpoint,
     KeyKind,
-    SignedCheckpoint,
     cosign_text,
 )
 from theatre.transparency.policy import Policy
@@ -38,89 +42,34 @@ from theatre.transparency.proofs import LogProof, WitnessRequest
 
 pytestmark = pytest.mark.anyio
 
-LOG = signer("log.example/1")
-WITNESS = signer("witness.example", KeyKind.WITNESS, seed=2)
-POLICY = Policy.parse(f"log {LOG.key}\nquorum none\n".encode())
 WITNESSED = Policy.parse(f"log {LOG.key}\nwitness w {WITNESS.key}\nquorum w\n".encode())
+
+
+class TestLogFolder(LogConformance):
+    @pytest.fixture(autouse=True)
+    def _place(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "log"
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[LogFolder]:
+        store = LogFolder(self.folder)
+        async with store.hold():
+            yield store
+
+    @contextlib.asynccontextmanager
+    async def unlocked(self) -> AsyncIterator[LogFolder]:
+        yield LogFolder(self.folder)
+
+    async def change_a_tile(self) -> None:
+        tile = self.folder / "tile" / "0" / "000.p" / "5"
+        tile.write_bytes(bytes(32) + tile.read_bytes()[32:])
 
 
 async def append(folder: Path, start: int, end: int) -> Appended:
     """Append numbered entries in a process's life of their own."""
     store = LogFolder(folder)
     async with store.hold():
-        writer = LogWriter(store, LOG.key, LOG.sign)
-        await writer.open()
-        return await writer.append(entries(start, end))
-
-
-def checkpoint(data: bytes) -> Checkpoint:
-    """Return what a signed checkpoint of the log says."""
-    return SignedCheckpoint.verify(data, [LOG.key]).checkpoint
-
-
-async def test_every_entry_is_proved_in_every_later_checkpoint(tmp_path: Path) -> None:
-    """One batch a life of the writer: what it knows it has read from the folder."""
-    signed = [
-        (await append(tmp_path, *batch)).checkpoint for batch in [(0, 3), (3, 300), (300, 700)]
-    ]
-    store = LogFolder(tmp_path)
-    for data in signed:
-        for index in {0, 2, checkpoint(data).size - 1}:
-            proof = LogProof.parse(bytes(await prove_inclusion(store, index, data)))
-            assert proof.verify(entry(index), POLICY).checkpoint == checkpoint(data)
-            with pytest.raises(ProofError):
-                proof.verify(entry(index + 1), POLICY)
-    old, new = checkpoint(signed[0]), checkpoint(signed[2])
-    verify_consistency(
-        old=old.size,
-        old_root=old.root,
-        new=new.size,
-        new_root=new.root,
-        proof=await prove_consistency(store, old.size, new.size),
-    )
-    assert await check_files(store, new.size) == new.root
-
-
-async def test_an_entry_that_is_logged_keeps_its_place(tmp_path: Path) -> None:
-    first = await append(tmp_path, 0, 5)
-    again = await append(tmp_path, 3, 7)
-    assert (first.indices, again.indices, again.size) == ((0, 1, 2, 3, 4), (3, 4, 5, 6), 7)
-    assert (await append(tmp_path, 0, 7)).checkpoint == again.checkpoint
-
-
-async def test_a_batch_with_one_entry_twice_logs_it_once(tmp_path: Path) -> None:
-    store = LogFolder(tmp_path)
-    writer = LogWriter(store, LOG.key, LOG.sign)
-    await writer.open()
-    appended = await writer.append([entry(1), entry(2), entry(1)])
-    assert (appended.indices, appended.size) == ((0, 1, 0), 2)
-
-
-async def test_writers_take_turns(tmp_path: Path) -> None:
-    await asyncio.gather(*(append(tmp_path, start, start + 40) for start in range(0, 400, 40)))
-    store = LogFolder(tmp_path)
-    follower, seen = Follower(), []
-    async for _, data in follower.entries(store, checkpoint(await store.read("checkpoint"))):
-        seen.append(data)
-    assert sorted(seen) == sorted(entries(0, 400))
-
-
-async def test_a_second_writer_that_holds_no_lock_is_refused(tmp_path: Path) -> None:
-    await append(tmp_path, 0, 2)
-    first, second = (LogWriter(LogFolder(tmp_path), LOG.key, LOG.sign) for _ in range(2))
-    await first.open()
-    await second.open()
-    await first.append([entry(2)])
-    with pytest.raises(LogForkError, match="expected one writer"):
-        await second.append([entry(3)])
-
-
-async def test_a_log_whose_tiles_were_changed_signs_nothing(tmp_path: Path) -> None:
-    await append(tmp_path, 0, 5)
-    tile = tmp_path / "tile" / "0" / "000.p" / "5"
-    tile.write_bytes(bytes(32) + tile.read_bytes()[32:])
-    with pytest.raises(LogForkError, match="expected tiles with the signed root of 5 entries"):
-        await append(tmp_path, 5, 6)
+        return await write(store, start, end)
 
 
 async def test_what_was_signed_is_published_after_a_crash(tmp_path: Path) -> None:
@@ -145,23 +94,6 @@ async def test_a_restored_copy_that_went_on_is_a_fork_to_who_followed(tmp_path: 
         with pytest.raises(LogForkError, match=wrong):
             [_ async for _ in follower.entries(LogFolder(tmp_path / "restored"), new)]
     assert follower.tree.size == 9
-
-
-async def test_a_proof_with_cosignatures_meets_a_quorum(tmp_path: Path) -> None:
-    store = LogFolder(tmp_path)
-    writer = LogWriter(store, LOG.key, LOG.sign)
-    await writer.open()
-    await writer.append(entries(0, 3))
-    text = str(checkpoint(writer.checkpoint))
-    proof = await prove_inclusion(store, 1, writer.checkpoint)
-    with pytest.raises(QuorumError, match="expected the witnesses of w, got cosignatures: none"):
-        proof.verify(entry(1), WITNESSED)
-    cosigned = await writer.add_cosignatures(
-        [cosign_text(text, WITNESS.key, WITNESS.sign, at=1_800_000_000)]
-    )
-    proof = await prove_inclusion(store, 1, cosigned)
-    assert proof.verify(entry(1), WITNESSED).cosigned == {WITNESS.key: 1_800_000_000}
-    assert await store.read("checkpoint") == cosigned
 
 
 async def test_a_request_to_a_witness_is_read_as_it_was_written(tmp_path: Path) -> None:

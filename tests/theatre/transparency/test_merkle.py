@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from theatre.engine.bundle_check.plain_json import DefectError
-from theatre.engine.bundle_check.plain_proofs import root_above
+from theatre.engine.bundle_check.plain_notes import root_above
 from theatre.engine.merkle import GrowingTree, leaf_hash, node_hash
 from theatre.transparency.errors import ProofError
 from theatre.transparency.merkle import (

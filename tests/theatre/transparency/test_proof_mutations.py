@@ -33,12 +33,8 @@ from theatre.cli.checking import check_folder
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.bundle_reader import Evidence
 from theatre.engine.bundle_check.plain_json import DefectError
-from theatre.engine.bundle_check.plain_proofs import (
-    decoded,
-    log_is_trusted,
-    proofs_of,
-    reader_of,
-)
+from theatre.engine.bundle_check.plain_notes import decoded, reader_of
+from theatre.engine.bundle_check.plain_proofs import log_is_trusted, proofs_of
 from theatre.engine.canonical_json import JsonValue, canonical_line
 from theatre.transparency.errors import MalformedError
 from theatre.transparency.notes import decode_base64

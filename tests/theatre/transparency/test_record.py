@@ -10,6 +10,7 @@ from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.transparency.entries import EntryType, VoidReason, decode_entry, encode_entry
 from theatre.transparency.errors import EntryError
 from theatre.transparency.record import LogRecord
+from theatre.transparency.run_entries import void_reason
 
 DAY = datetime(2026, 12, 24, tzinfo=UTC)
 HASH = "ab" * 32
@@ -124,6 +125,22 @@ def test_an_entry_at_an_index_that_closes_nothing_changes_no_count() -> None:
 def test_another_form_is_no_entry(data: bytes) -> None:
     with pytest.raises(EntryError):
         decode_entry(data)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "void"),
+    [
+        ("no_certificate", "nothing-scored", VoidReason.NOTHING_SCORED),
+        ("void", "cancelled", VoidReason.CANCELLED),
+        ("void", "not-closed-in-time", VoidReason.ABANDONED),
+        ("failed", "workers-lost", VoidReason.FAILED),
+        ("failed", None, VoidReason.FAILED),
+    ],
+)
+def test_a_void_says_how_its_theatre_ended(
+    outcome: str, reason: str | None, void: VoidReason
+) -> None:
+    assert void_reason({"outcome": outcome, "outcome_reason": reason}) is void
 
 
 def asked(request: str = HASH, open_by: str = "2026-12-23") -> bytes:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
-import subprocess
-from pathlib import Path
+from datetime import UTC, datetime
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
@@ -23,6 +21,7 @@ from theatre.transparency.statements import (
     SignedStatement,
     certificate_statement,
     sign_statement,
+    tier_property,
 )
 
 CERTIFICATE: JsonObject = {"evidence_bundle_hash": "ab" * 32, "tier": "BACKTESTED", "scores": [0.5]}
@@ -123,22 +122,23 @@ def test_only_p256_keys_are_issuers() -> None:
             IssuerKey(data)
 
 
-def test_openssl_verifies_what_was_signed(tmp_path: Path) -> None:
-    """The envelope's encoding, the DER and the key are not ours alone."""
-    openssl = shutil.which("openssl")
-    assert openssl is not None
-    envelope = json.loads(BUNDLE)["dsseEnvelope"]
-    payload, kind = base64.b64decode(envelope["payload"]), envelope["payloadType"]
-    (tmp_path / "signature").write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
-    (tmp_path / "key.pem").write_text(KEY.pem)
-    for body, code in [(payload, 0), (payload + b" ", 1)]:
-        encoded = f"DSSEv1 {len(kind)} {kind} {len(body)} ".encode() + body
-        (tmp_path / "pae").write_bytes(encoded)
-        arguments = ["dgst", "-sha256", "-verify", "key.pem", "-signature", "signature", "pae"]
-        ended = subprocess.run(
-            [openssl, *arguments], cwd=tmp_path, check=False, capture_output=True
-        )
-        assert (ended.returncode, code) in {(0, 0), (1, 1)}, ended.stderr
+@pytest.mark.parametrize(
+    ("tier", "expires_at", "stated"),
+    [
+        ("UNVERIFIED", None, None),
+        ("BACKTESTED", "2027-02-21T12:00:00.000000Z", "ECHELON_TIER_BACKTESTED_90"),
+        ("BACKTESTED", "2027-02-21T11:59:59.000000Z", "ECHELON_TIER_BACKTESTED_89"),
+        ("BACKTESTED", "2026-11-24T12:00:00.000000Z", "ECHELON_TIER_BACKTESTED_1"),
+        ("BACKTESTED", "2026-11-24T11:59:59.000000Z", None),
+        ("BACKTESTED", "2026-11-22T12:00:00.000000Z", None),
+    ],
+)
+def test_a_tier_is_attested_for_the_whole_days_that_it_has_left(
+    tier: str, expires_at: str | None, stated: str | None
+) -> None:
+    at = datetime(2026, 11, 23, 12, tzinfo=UTC)
+    certificate: JsonObject = {"verification_tier": tier, "expires_at": expires_at}
+    assert tier_property(certificate, at=at) == stated
 
 
 def test_the_example_of_the_dsse_specification_verifies_and_another_body_does_not() -> None:

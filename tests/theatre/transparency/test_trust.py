@@ -10,7 +10,7 @@ import pytest
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.files.trust_home import TrustHome, trust_folder
-from theatre.transparency.errors import MalformedError, SignatureError
+from theatre.transparency.errors import MalformedError, SignatureError, SigningKeyError
 from theatre.transparency.statements import (
     SignedStatement,
     certificate_statement,
@@ -91,9 +91,9 @@ def test_another_key_in_the_issuers_file_signs_nothing(tmp_path: Path) -> None:
     other.open(issuer="other", at=NOW)
     for name in ("issuer.pem", "log.pem"):
         (home.folder / name).write_bytes((other.folder / name).read_bytes())
-    with pytest.raises(MalformedError, match=r"in issuer\.pem, got another"):
+    with pytest.raises(SigningKeyError, match=r"in issuer\.pem, got another"):
         home.signer(trust)
-    with pytest.raises(MalformedError, match=r"in log\.pem, got another"):
+    with pytest.raises(SigningKeyError, match=r"in log\.pem, got another"):
         home.log_signer(trust)
 
 

@@ -43,12 +43,11 @@ from theatre.engine.bundle_check.arithmetic import (
 from theatre.engine.bundle_check.bundle_reader import Evidence, place_of
 from theatre.engine.bundle_check.data_audit import BASELINES, PLAYED, evidence_findings
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
+from theatre.engine.bundle_check.plain_notes import Reader, reader_of
 from theatre.engine.bundle_check.plain_proofs import (
     ProofLine,
-    Reader,
     log_is_trusted,
     proofs_of,
-    reader_of,
     signing_is_trusted,
     unseen,
 )

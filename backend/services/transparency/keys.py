@@ -1,0 +1,120 @@
+"""The keys of the service: one signs certificates, another the checkpoints of its log.
+
+The embedded service makes both as files in its home; in production the operator names them by the
+URIs of securesystemslib, and gives the `trust.json` that readers have. Source:
+docs/contract/trust.md §2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from securesystemslib.exceptions import UnsupportedLibraryError, VerificationError
+from securesystemslib.signer import Key, Signer, SSlibKey
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.errors import SettingsError
+from backend.repositories.transparency_log import find_trust, lock_trust, queue_keys, store_trust
+from backend.settings import Settings, variable
+from theatre.engine.canonical_json import canonical_line
+from theatre.files.trust_home import TrustHome
+from theatre.transparency.errors import MalformedError
+from theatre.transparency.notes import Sign
+from theatre.transparency.trust import Trust, key_entry
+
+_PROBE = b"echelon: is this the key of trust.json?\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuerKeys:
+    """What readers trust, and what signs."""
+
+    trust: Trust
+    signer: Signer
+    sign_log: Sign
+
+
+def open_keys(settings: Settings, *, at: datetime) -> IssuerKeys:
+    """Return the keys that the settings name; an embedded service makes its own. Blocks.
+
+    SettingsError where a key is missing or is not the one that `trust.json` has.
+    """
+    named = {
+        name: getattr(settings, name)
+        for name in ("trust", "issuer_key", "log_key")
+        if getattr(settings, name) is not None
+    }
+    if not named and settings.mode == "embedded":
+        home = TrustHome(settings.home / "trust")
+        trust = home.open(issuer=settings.issuer, at=at)
+        return IssuerKeys(trust=trust, signer=home.signer(trust), sign_log=home.log_signer(trust))
+    missing = [variable(one) for one in ("trust", "issuer_key", "log_key") if one not in named]
+    if missing:
+        raise SettingsError(
+            f"expected {' and '.join(missing)}, got none: who runs theatres in the mode production "
+            "names the keys that sign its certificates and its log; `echelon key trust FOLDER "
+            "--issuer NAME` makes them"
+        )
+    return _named_keys(named["trust"], named["issuer_key"], named["log_key"])
+
+
+def _named_keys(path: Path, issuer_uri: str, log_uri: str) -> IssuerKeys:
+    try:
+        trust = Trust.parse(path.read_bytes())
+    except (OSError, MalformedError) as error:
+        raise SettingsError(f"expected trust.json in ECHELON_TRUST, got: {error}") from error
+    log_key = SSlibKey.from_crypto(Ed25519PublicKey.from_public_bytes(trust.log.public))
+    signer = _open_signer("issuer_key", issuer_uri, trust.keys[-1].key.verifier)
+    log_signer = _open_signer("log_key", log_uri, log_key)
+
+    def sign_log(message: bytes) -> bytes:
+        return bytes.fromhex(log_signer.sign(message).signature)
+
+    return IssuerKeys(trust=trust, signer=signer, sign_log=sign_log)
+
+
+def _open_signer(setting: str, uri: str, public: Key) -> Signer:
+    """Return the signer of a URI; SettingsError where it signs as another key or not at all."""
+    try:
+        signer = Signer.from_priv_key_uri(uri, public)
+        public.verify_signature(signer.sign(_PROBE), _PROBE)
+    except (OSError, ValueError, VerificationError, UnsupportedLibraryError) as error:
+        raise SettingsError(
+            f"expected in {variable(setting)} the URI of the key that trust.json has, got one that "
+            f"cannot sign as that ({type(error).__name__}): for a file it is file2:/path"
+        ) from error
+    return signer
+
+
+async def publish_trust(engine: AsyncEngine, trust: Trust, *, at: datetime) -> None:
+    """Store the `trust.json` of this start, and queue the entries of the keys that it changes.
+
+    SettingsError where it is of another log than the one in the database, or has dropped a key.
+    """
+    document = canonical_line(trust.as_document())
+    async with engine.begin() as connection:
+        await lock_trust(connection)
+        stored = await find_trust(connection)
+        if stored == document:
+            return
+        await store_trust(connection, document, at=at)
+        if stored is not None:
+            before = Trust.parse(stored)
+            _require_continued(before, trust)
+            known = set(map(key_entry, before.keys))
+            changed = [entry for entry in map(key_entry, trust.keys) if entry not in known]
+            await queue_keys(connection, changed)
+
+
+def _require_continued(before: Trust, trust: Trust) -> None:
+    kept = {one.key.kid for one in trust.keys}
+    dropped = [one.key.kid for one in before.keys if one.key.kid not in kept]
+    if before.log != trust.log or dropped:
+        raise SettingsError(
+            f"expected the keys of the log {before.log.name}, which this database has, and every "
+            f"key that ever signed for it, got {trust.log.name}, without {len(dropped)} of them: "
+            "all processes of a database share one trust.json and its keys"
+        )

