@@ -8,7 +8,7 @@ import hmac
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -244,6 +244,32 @@ def test_a_disclosure_has_one_spelling(files: Files) -> None:
     ):
         with pytest.raises(DisclosureError):
             Disclosure.parse(other)
+
+
+def members(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every member and item of a JSON value, however deep."""
+    if isinstance(value, dict | list):
+        keys = value if isinstance(value, dict) else range(len(value))
+        for key in keys:
+            yield (*path, key)
+            yield from members(value[key], (*path, key))
+
+
+def test_no_member_of_a_disclosure_can_be_changed(files: Files) -> None:
+    data = bytes(opened(files, 3))
+    paths = list(members(json.loads(data)))
+    assert len(paths) > 100
+    for path in paths:
+        whole: Any = json.loads(data)
+        place = whole
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = "ab" * 32
+        try:
+            found = check_disclosure(certificate_of(files), Disclosure.parse(canonical_line(whole)))
+        except DisclosureError:
+            continue
+        assert found.exit_code is ExitCode.CHECK_FAILED, path
 
 
 # An issuer who seals what is false: the root holds, and the episode does not.
@@ -626,6 +652,8 @@ PUBLISHED_LIES: list[tuple[str, Callable[[Files], Files], set[str]]] = [
     ("an open answer changed",
      lambda f: with_entries(f, lambda r: r[0]["line"].update(dataset_line="{}")),
      {"scores", "certificate-fields"}),
+    ("a seed of no play", lambda f: with_entries(f, lambda r: r[0].update(seed="ab" * 32)),
+     {"scores"}),
     ("no cap", without_the_cap, {"tier"}),
     ("a better tier", a_better_tier, {"tier"}),
     ("another number", lambda f: with_entries(f, lambda r: r[1].update(seq=9)), {"scores"}),

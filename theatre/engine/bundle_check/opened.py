@@ -22,6 +22,7 @@ from theatre.engine.bundle_check.evidence import Installed
 from theatre.engine.bundle_check.plan import committed_plan
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import (
+    SHA256,
     Cause,
     CheckId,
     CheckStatus,
@@ -133,11 +134,6 @@ class OpenedEpisodes:
         """Return the hash that the template commits to."""
         return self._plan.commitment_hash
 
-    @property
-    def is_played(self) -> bool:
-        """Return whether a runner plays the episodes: then each has a seed."""
-        return self._runner is not None
-
     def check(self, line: JsonObject, *, seq: int, seed: str = "") -> OpenedResult:
         """Compute what is open of episode `seq` again."""
         name = at(line, "result", "episode_id")
@@ -161,6 +157,8 @@ class OpenedEpisodes:
 
     def _check(self, line: JsonObject, seq: int, seed: str, ledger: Ledger) -> None:
         require_members(line, LINE_MEMBERS, "the line of an episode")
+        if not (SHA256.fullmatch(seed) if self._runner is not None else seed == ""):
+            raise DefectError("a seed where a runner plays, and none else", repr(seed[:80]))
         (episode,) = read_episodes([_text(line["dataset_line"]).encode()])
         episode = replace(episode, seq=seq)
         result, label = line["result"], _object_or_null(line["label"], "label")

@@ -135,6 +135,7 @@ def published_sums(evidence: PublishedEvidence) -> Problems:
 def published_scores(evidence: PublishedEvidence) -> Problems:
     """Check that each episode is there, open or withheld as committed, with its scores."""
     names = [line["episode_id"] for line in evidence.lines_of_scores]
+    is_played = evidence.config.get("episode_runner", "single_call") != "single_call"
     if len(set(names)) != len(names):
         yield "scores/per_episode.jsonl: an episode twice"
     for seq, (line, episode) in enumerate(
@@ -144,6 +145,9 @@ def published_scores(evidence: PublishedEvidence) -> Problems:
         if episode.keys() != members or episode["seq"] != seq or line["seq"] != seq:
             yield f"{EPISODES}, line {seq}: another form or place"
         if "leaf" not in episode:
+            drawn = isinstance(episode["seed"], str) and SHA256.fullmatch(episode["seed"])
+            if not (drawn if is_played else episode["seed"] == ""):
+                yield f"{EPISODES}, line {seq}: a seed, or none, against the runner"
             yield from differs(f"{EPISODES}, line {seq}", line, episode["line"]["result"])
     yield from differs(
         "withheld", sorted(committed_to_withhold(evidence, names)), sorted(evidence.closed)
