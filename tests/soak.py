@@ -38,6 +38,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/backend/test_hostile_verifications.py",
         "tests/backend/test_idempotency.py::test_a_first_request_that_does_not_end",
         "tests/backend/test_journal_crash.py",
+        "tests/backend/test_logged_runs.py::test_a_writer_that_is_killed",
         "tests/backend/test_lost_ingestions.py",
         "tests/backend/test_lost_workers.py",
         "tests/backend/test_postgres_versions.py",
