@@ -21,7 +21,7 @@ LINES_OF_THE_README = 140
 VARYING = [
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+Z"), "<time>"),
-    (re.compile(r"^(── \d/\d  .*\S) +\d+ s$", re.MULTILINE), r"\1"),
+    (re.compile(r"^(── \d+/\d+  .*\S) +\d+ s$", re.MULTILINE), r"\1"),
     (re.compile(r"127\.0\.0\.1:\d+"), "<address>"),
     (re.compile(r"\b[0-9a-f]{12}…"), "<hash>"),
     (re.compile(r"\b\d{4}-\d{2}-\d{2}\b"), "<date>"),

@@ -142,7 +142,7 @@ def monitor(
     policy = _policy(vkey, trust_file)
     now = datetime.now(UTC)
     folder = home or trust_folder(os.environ) / "monitor"
-    report = asyncio.run(_look(place, policy, folder, witness_url, now))
+    report = asyncio.run(look_at_log(place, policy, folder, witness_url=witness_url, now=now))
     document = report.as_document(construct, now)
     if as_json:
         print_document(document)
@@ -162,7 +162,9 @@ def _policy(vkey: str | None, trust_file: Path | None) -> Policy:
 
 
 @dataclass(slots=True)
-class _Report:
+class Report:
+    """What a look at a log found."""
+
     seen: Seen
     shown: Checkpoint
     new: int = 0
@@ -170,6 +172,7 @@ class _Report:
     evidence: Path | None = None
 
     def as_document(self, construct: str | None, now: datetime) -> JsonObject:
+        """Return what `--json` prints; with the record of a construct where one is named."""
         record = self.seen.record
         overdue: list[JsonValue] = [
             {
@@ -207,15 +210,19 @@ class _Report:
         return document
 
 
-async def _look(
-    place: str, policy: Policy, home: Path, witness_url: str | None, now: datetime
-) -> _Report:
+async def look_at_log(
+    place: str, policy: Policy, home: Path, *, now: datetime, witness_url: str | None = None
+) -> Report:
+    """Read a log from where the last look ended; `home` keeps what was seen.
+
+    Raises what the log's store and its checkpoint's signature raise; a fork is in the report.
+    """
     async with open_log(place) as store:
         data = await store.read(CHECKPOINT)
         signed = policy.verify_checkpoint(data)
         origin = hashlib.sha256(signed.checkpoint.origin.encode()).hexdigest()
         seen = await asyncio.to_thread(Seen.read, home / origin)
-        report = _Report(seen, signed.checkpoint)
+        report = Report(seen, signed.checkpoint)
         try:
             follower = Follower(seen.tree)
             new = await _all(follower.entries(store, signed.checkpoint))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.sealed_evidence import unpacked
+from tests.theatre.cli.doubler import run, write_module, write_theatre
 from theatre.cli import cli
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.engine.clock import parse_rfc3339
@@ -98,3 +100,18 @@ def test_the_keys_that_came_with_a_bundle_are_not_taken_for_its_issuers(tmp_path
     ended = attest(bundle, out, "--trust", str(bundle / "proofs" / "trust.json"))
     assert "which vouches for itself alone" in ended.output
     assert (ended.exit_code, out.exists()) == (2, False)
+
+
+def test_a_run_that_its_issuers_log_has_is_attested_as_logged(tmp_path: Path) -> None:
+    version = write_module(tmp_path)
+    template = write_theatre(
+        tmp_path, adapter_type="python", endpoint="doubling:double", version=version
+    )
+    bundle = Path(run(template).document["bundle_path"])
+    trust = shutil.copy(bundle / "proofs" / "trust.json", tmp_path / "from-the-issuer.json")
+    ended = attest(bundle, tmp_path / "result.json", "--trust", str(trust))
+    assert json.loads(ended.stdout)["properties"] == [
+        "ECHELON_EVIDENCE_CONSISTENT",
+        "ECHELON_CERTIFICATE_VALID",
+        "ECHELON_COMMITMENT_LOGGED",
+    ]

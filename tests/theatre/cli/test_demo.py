@@ -19,6 +19,8 @@ from theatre.cli.connections import replace_construct
 from theatre.cli.demo.command import OPENING
 from theatre.cli.demo.stage import FORGED_FILE
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
+from theatre.transparency.notes import SignedCheckpoint
+from theatre.transparency.trust import Trust
 
 OBSERVER = CARTOGRAPH.with_name("product_observer_v1.json")
 EASEL = CARTOGRAPH.with_name("product_easel_v1.json")
@@ -41,19 +43,20 @@ def test_the_demo_succeeds_and_leaves_nothing_but_its_folder(demonstration: Demo
     assert demonstration.left == []
     assert {path.name for path in demonstration.folder.iterdir()} == {
         *("bundles", "certificates", "constructs.toml", "evidence", "keys", "lock"),
-        *("pages.txt", "people.json", "plots", "postgres", "service.log"),
+        *("monitor", "pages.txt", "people.json", "plots", "postgres", "rewritten", "service.log"),
+        *("trust", "trust.json"),
     }
-    for name in ("people.json", "keys/tokens.json"):
+    for name in ("people.json", "keys/tokens.json", "trust/issuer.pem", "trust/log.pem"):
         assert stat.S_IMODE((demonstration.folder / name).stat().st_mode) == 0o600
 
 
 def test_the_demo_numbers_its_pages_and_says_how_it_ended(demonstration: Demonstration) -> None:
     for printed in (demonstration.shown, demonstration.pages):
         headings = [line for line in printed.splitlines() if line.startswith("── ")]
-        numbers = [re.match(r"── (\d)/8  .{2,66} +\d+ s$", line) for line in headings[:-1]]
-        assert [found and int(found[1]) for found in numbers] == list(range(1, 9))
+        numbers = [re.match(r"── (\d+)/10  .{2,66} +\d+ s$", line) for line in headings[:-1]]
+        assert [found and int(found[1]) for found in numbers] == list(range(1, 11))
         assert headings[-1] == (
-            "── The honest bundles passed, the forged one did not. Nothing is left running."
+            "── Bundles passed; forgery and rewritten log were seen. Nothing is left running."
         )
 
 
@@ -263,7 +266,7 @@ def test_a_router_trusts_what_the_operator_accepts_and_is_told_why_not_the_rest(
         "observer_keywords": ("UNVERIFIED", "baseline", "full", ["construct-not-registered"]),
     }
     routing = demonstration.page(7).partition("\n\n")[2]
-    shown = [re.split(r"  +", line) for line in routing.splitlines() if line][3:]
+    *shown, log = [re.split(r"  +", line) for line in routing.splitlines() if line][3:]
     assert [row[-1] for row in shown] == [
         "its own certificate says UNVERIFIED",
         "as certified",
@@ -271,14 +274,15 @@ def test_a_router_trusts_what_the_operator_accepts_and_is_told_why_not_the_rest(
         "template not accepted",
         "nobody has claimed it",
     ]
+    assert log == ["log", "10 entries, no fault: a monitor has read all of them"]
 
 
 def test_the_demo_finds_honest_bundles_sound_and_names_what_is_wrong_with_the_forged_one(
     demonstration: Demonstration,
 ) -> None:
     honest, forged = demonstration.page(8), demonstration.page(3)
-    assert re.findall(r"^(\w+) +(\d+) +(\d+) +(\w+)$", honest, re.MULTILINE) == [
-        (name, "38", "0", "valid") for name in TEMPLATES
+    assert re.findall(r"^(\w+) +(\d+) +(\d+) +(\w+, \w+)$", honest, re.MULTILINE) == [
+        (name, "38", "0", "valid, logged") for name in TEMPLATES
     ]
     as_it_came = "as it came valid (equal to the certificate you gave): 38 checks\n"
     assert forged.startswith(f"{as_it_came}changed    {FORGED_FILE}\n")
@@ -304,7 +308,7 @@ def test_the_demo_as_a_document_holds_everything_that_it_shows(
 ) -> None:
     told = demonstration.told
     assert set(told) == {
-        *("home", "seconds", "baselines", "ratings", "routing", "forgery"),
+        *("home", "seconds", "baselines", "ratings", "routing", "forgery", "stranger", "fork"),
         *TEMPLATES,
     }
     assert told["home"] == str(demonstration.folder)
@@ -314,7 +318,7 @@ def test_the_demo_as_a_document_holds_everything_that_it_shows(
         }
         assert told[name]["theatre"]["state"] == "ARCHIVED"
         assert told[name]["theatre"]["outcome"] == "certified"
-        assert told[name]["check"]["verdict"] == "valid"
+        assert told[name]["check"]["verdict"] == "valid, logged"
         assert all(Path(path).is_file() for path in told[name]["plots"])
     assert {name: one["theatre"]["outcome"] for name, one in told["baselines"].items()} == (
         dict.fromkeys(BASELINES, "certified")
@@ -363,4 +367,32 @@ def test_the_commands_that_the_demo_names_check_its_bundles(
     cwd = Path(demonstration.home).parent
     checked = echelon(*commands[0].split(), home=tmp_path / "home", cwd=cwd)
     assert checked.code == 0
-    assert checked.stdout.endswith("valid (equal to the certificate you gave): 38 checks\n")
+    assert "\nvalid, logged (" in checked.stdout
+
+
+def test_a_stranger_without_our_software_learns_who_signed_and_that_it_was_logged(
+    demonstration: Demonstration,
+) -> None:
+    assert demonstration.told["stranger"] == {
+        "openssl": "Verified OK",
+        "verify_bundle": "valid, logged",
+    }
+    assert "openssl    Verified OK: " in demonstration.page(9)
+
+
+def test_a_run_that_is_dropped_with_all_keys_is_seen_by_the_monitor(
+    demonstration: Demonstration,
+) -> None:
+    folder, page = demonstration.folder, demonstration.page(10)
+    assert "the log was rewritten" in demonstration.told["fork"]
+    assert "FORK, both checkpoints kept below .echelon/demo/monitor" in page
+    (evidence,) = folder.glob("monitor/*/fork-*")
+    trust = Trust.parse((folder / "trust.json").read_bytes())
+    seen, shown = [
+        SignedCheckpoint.verify((evidence / name).read_bytes(), [trust.log]).checkpoint
+        for name in ("seen", "shown")
+    ]
+    assert (seen.size, seen.root == shown.root) == (shown.size, False)
+    dropped = demonstration.told["cartograph"]["theatre"]["id"].encode()
+    entries = b"".join(one.read_bytes() for one in folder.glob("rewritten/tile/entries/**/*[0-9]"))
+    assert dropped not in entries

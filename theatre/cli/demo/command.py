@@ -10,10 +10,20 @@ from collections.abc import Iterator, Mapping
 
 import click
 
+from theatre.cli.bundle_proofs import read_reader
 from theatre.cli.certificate_report import shorten_path
 from theatre.cli.checking import check_folder
 from theatre.cli.demo.client import ServiceClient
-from theatre.cli.demo.pages import Pages, View, print_checks, print_fact, print_verdicts
+from theatre.cli.demo.log_end import check_as_a_stranger, drop_run
+from theatre.cli.demo.pages import (
+    Pages,
+    View,
+    print_checks,
+    print_fact,
+    print_fork,
+    print_stranger,
+    print_verdicts,
+)
 from theatre.cli.demo.place import DemoPlace
 from theatre.cli.demo.service import started_service, write_constructs
 from theatre.cli.demo.stage import CLAIMED, Played, Stage
@@ -37,7 +47,7 @@ TEMPLATES = {
     "observer": "product_observer_v1",
     "easel": "product_easel_v1",
 }
-PAGES = 8
+PAGES = 10
 OPENING = "Three AI constructs are asked, scored and certified; a forged bundle is caught."
 
 
@@ -75,14 +85,33 @@ def _play(place: DemoPlace, pages: Pages) -> tuple[JsonObject, bool]:
     played = _with_the_service(place, pages)
     pages.begin("The service is stopped; the bundles are checked without it")
     runs = played.runs
-    checks = {name: check_folder(one.bundle, certificate=one.issued) for name, one in runs.items()}
+    checks = {
+        name: check_folder(
+            one.bundle,
+            certificate=one.issued,
+            reader=read_reader(place.trust, None, one.bundle),
+        )
+        for name, one in runs.items()
+    }
     with pages.part(View.WHOLE):
         print_checks(checks, place)
     with pages.part(View.SHORT):
-        print_verdicts(checks, place)
+        print_verdicts(checks)
     plots = _draw(runs, place, pages)
-    is_sound = played.forgery.verdict is Verdict.NOT_VALID and all(
-        check.valid for check in checks.values()
+    pages.begin("A stranger has a bundle and trust.json, and no software of ours")
+    first = runs["cartograph"]
+    stranger = check_as_a_stranger(first.bundle, place.trust, scratch=place.temporary)
+    with pages.part(View.BOTH):
+        print_stranger(stranger)
+    pages.begin("With all keys, the operator drops Cartograph's run from the log")
+    rewritten = drop_run(played.watched, str(first.theatre.seen["id"]), place)
+    with pages.part(View.BOTH):
+        print_fork(played.watched, rewritten, place)
+    is_sound = (
+        played.forgery.verdict is Verdict.NOT_VALID
+        and all(check.verdict is Verdict.LOGGED for check in checks.values())
+        and stranger.verdict == Verdict.LOGGED
+        and rewritten.fork is not None
     )
     if is_sound:
         _print_end(place, pages)
@@ -94,6 +123,8 @@ def _play(place: DemoPlace, pages: Pages) -> tuple[JsonObject, bool]:
             for name, one in runs.items()
         },
         **played.as_document(),
+        "stranger": stranger.as_document(),
+        "fork": rewritten.fork,
     }, is_sound
 
 
@@ -108,7 +139,7 @@ def _with_the_service(place: DemoPlace, pages: Pages) -> Played:
         with pages.part(View.BOTH):
             print_fact("service", f"{address}, its log in {shorten_path(place.log)}")
         with ServiceClient.connected(address) as anybody:
-            stage = Stage.set_up(place, pages, anybody)
+            stage = Stage.set_up(address, place, pages, anybody)
             with pages.part(View.WHOLE):
                 print_fact("users", ", ".join(stage.people))
                 print_fact("claimed", f"{', '.join(CLAIMED)}; confirmed by the operator")
@@ -128,10 +159,9 @@ def _draw(runs: Mapping[str, Certified], place: DemoPlace, pages: Pages) -> Json
 
 
 def _print_end(place: DemoPlace, pages: Pages) -> None:
-    pages.end("The honest bundles passed, the forged one did not. Nothing is left running.")
+    pages.end("Bundles passed; forgery and rewritten log were seen. Nothing is left running.")
     with pages.part(View.SHORT):
         print_fact("the rest", f"{shorten_path(place.pages)}; `echelon demo --verbose` prints it")
-        print_fact("pictures", f"{shorten_path(place.folder / 'plots')}/*/*.svg")
     with pages.part(View.WHOLE):
         print_fact("to look at", "what it left, with the passwords in people.json:")
         print_fact("", f"ECHELON_HOME={shorten_path(place.folder)} \\")

@@ -16,9 +16,11 @@ import click
 
 from theatre.cli.certificate_report import best_baseline, shorten_path
 from theatre.cli.checking import format_verdict
+from theatre.cli.demo.log_end import Stranger, Watched
 from theatre.cli.demo.place import DemoPlace
 from theatre.cli.demo.theatres import OpenRubric
 from theatre.cli.exits import echo
+from theatre.cli.monitor_command import Report
 from theatre.cli.tables import format_bounds, format_number, print_table
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.canonical_json import parse_object
@@ -304,16 +306,17 @@ def print_checks(checks: Mapping[str, CheckReport], place: DemoPlace) -> None:
         _print_command(name, place)
 
 
-def print_verdicts(checks: Mapping[str, CheckReport], place: DemoPlace) -> None:
-    """Print, in short, how bundles did, and one command that checks one of them."""
-    for name, report in checks.items():
-        print_fact(name, format_verdict(report))
-    _print_command(next(iter(checks)), place)
+def print_verdicts(checks: Mapping[str, CheckReport]) -> None:
+    """Print, in short, how bundles did: a line for each verdict."""
+    for verdict in dict.fromkeys(report.verdict for report in checks.values()):
+        names = ", ".join(name for name, one in checks.items() if one.verdict is verdict)
+        print_fact("verdict", f"{verdict}: {names}")
 
 
 def _print_command(name: str, place: DemoPlace) -> None:
     echo(f"echelon check {shorten_path(place.bundle(name))} \\")
-    echo(f"    --certificate {shorten_path(place.certificate(name))}")
+    echo(f"    --certificate {shorten_path(place.certificate(name))} \\")
+    echo(f"    --trust {shorten_path(place.trust)}")
 
 
 def print_failures(report: CheckReport) -> None:
@@ -326,9 +329,37 @@ def print_failures(report: CheckReport) -> None:
     echo(format_verdict(report))
 
 
-def print_forgery(honest: CheckReport, forged: CheckReport, *, changed: str) -> None:
-    """Print, in short, how a bundle was checked before and after one of its bits was flipped."""
-    print_fact("as it came", format_verdict(honest))
+def print_forgery(forged: CheckReport, *, changed: str) -> None:
+    """Print, in short, what the check says of a bundle of which one bit was flipped."""
     print_fact("changed", changed)
     _print_wrapped("FAIL", ", ".join(check.id for check in forged.failed), column=_FACT_COLUMN)
     print_fact("forged", format_verdict(forged))
+
+
+# A stranger, and an operator who rewrites his log.
+
+
+def print_watched(watched: Watched) -> None:
+    """Print what a monitor has seen of the log."""
+    record = watched.seen.seen.record
+    faults = f"{len(record.faults)} faults" if record.faults else "no fault"
+    size = len(watched.entries)
+    print_fact("log", f"{size} entries, {faults}: a monitor has read all of them")
+
+
+def print_stranger(stranger: Stranger) -> None:
+    """Print what one learns who has a bundle and trust.json, and no software of ours."""
+    if stranger.openssl is None:
+        print_fact("openssl", "not on this machine")
+        print_fact("one file", f"{stranger.verdict}: verify_bundle.py, with cryptography")
+        return
+    print_fact("openssl", f"{stranger.openssl}: the issuer signed this certificate of these files")
+    print_fact("one file", f"{stranger.verdict}: verify_bundle.py, with nothing installed")
+
+
+def print_fork(watched: Watched, seen: Report, place: DemoPlace) -> None:
+    """Print what the monitor says of a log that was signed again without a run."""
+    size = len(watched.entries)
+    print_fact("signed", f"{size} entries again, by the log's own key, without that run")
+    evidence = f"FORK, both checkpoints kept below {shorten_path(place.monitor)}"
+    print_fact("monitor", evidence if seen.fork else "nothing wrong")

@@ -27,8 +27,8 @@ class DemoRunningError(StateConflictError):
 class DemoPlace:
     """The folder `demo` below ECHELON_HOME, also the home of the demo's service.
 
-    Database, users and evidence in it outlast a demo; `bundles`, `certificates`, `plots` and
-    `pages.txt` are those of the last one.
+    Database, users, keys and evidence in it outlast a demo; `bundles`, `certificates`, `plots`,
+    `monitor`, `rewritten`, `trust.json` and `pages.txt` are those of the last one.
     """
 
     folder: Path
@@ -49,7 +49,7 @@ class DemoPlace:
                     "name another folder in ECHELON_HOME"
                 ) from error
             place = cls(folder=folder, issuer=workspace.issuer)
-            for name in ("bundles", "certificates", "plots", "temporary"):
+            for name in ("bundles", "certificates", "monitor", "plots", "rewritten", "temporary"):
                 shutil.rmtree(folder / name, ignore_errors=True)
             place.temporary.mkdir()
             try:
@@ -89,6 +89,26 @@ class DemoPlace:
     def certificate(self, name: str) -> Path:
         """Return where the issuer's copy of a certificate is kept."""
         return self.folder / "certificates" / f"{name}.json"
+
+    @property
+    def trust(self) -> Path:
+        """Return the issuer's trust.json, as anybody gets it from the service."""
+        return self.folder / "trust.json"
+
+    @property
+    def keys(self) -> Path:
+        """Return the folder of the service's keys, those of its certificates and of its log."""
+        return self.folder / "trust"
+
+    @property
+    def monitor(self) -> Path:
+        """Return what the monitor has seen of the service's log."""
+        return self.folder / "monitor"
+
+    @property
+    def rewritten(self) -> Path:
+        """Return the log as the operator would rather have it."""
+        return self.folder / "rewritten"
 
     @property
     def environment(self) -> dict[str, str]:

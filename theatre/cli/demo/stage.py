@@ -14,7 +14,8 @@ from theatre.cli.certificate_report import print_certificate, print_comparison
 from theatre.cli.checking import check_folder, format_verdict
 from theatre.cli.connections import replace_construct
 from theatre.cli.demo import pages as show
-from theatre.cli.demo.client import TAKEN, ServiceClient, sign_in
+from theatre.cli.demo.client import BASE, TAKEN, ServiceClient, sign_in
+from theatre.cli.demo.log_end import Watched, watch_log
 from theatre.cli.demo.pages import Pages, View
 from theatre.cli.demo.place import DemoPlace
 from theatre.cli.demo.reviewers import REVIEWERS
@@ -48,6 +49,7 @@ class Played:
     ratings: JsonObject
     routing: JsonObject
     forgery: CheckReport
+    watched: Watched
 
     def as_document(self) -> JsonObject:
         """Return what `--json` says of it, but for the runs."""
@@ -63,17 +65,18 @@ class Played:
 class Stage:
     """The part of the demo that needs the service."""
 
+    address: str
     place: DemoPlace
     pages: Pages
     anybody: ServiceClient
     people: Mapping[str, ServiceClient]
 
     @classmethod
-    def set_up(cls, place: DemoPlace, pages: Pages, anybody: ServiceClient) -> Stage:
+    def set_up(cls, address: str, place: DemoPlace, pages: Pages, anybody: ServiceClient) -> Stage:
         """Sign all users in, claim the constructs, and confirm them as the operator."""
         people = sign_in(anybody, (AUTHOR, *REVIEWERS), place.people)
         _claim(people[AUTHOR], place)
-        return cls(place=place, pages=pages, anybody=anybody, people=people)
+        return cls(address=address, place=place, pages=pages, anybody=anybody, people=people)
 
     def run_all(self, templates: Mapping[str, JsonObject]) -> Played:
         """Certify everything, forge one bundle, and look up what anybody may know of the rest."""
@@ -82,12 +85,14 @@ class Stage:
         observer, baselines = self._certify_observer(templates["observer"])
         easel, ratings = self._certify_easel(templates["easel"])
         runs = {"cartograph": cartograph, "observer": observer, "easel": easel}
+        routing = self._look_up({**runs, **baselines})
         return Played(
             runs=runs,
             baselines=baselines,
             ratings=ratings,
-            routing=self._look_up({**runs, **baselines}),
+            routing=routing,
             forgery=forgery,
+            watched=self._watch_log(),
         )
 
     def _certify_cartograph(self, template: JsonObject) -> Certified:
@@ -110,7 +115,7 @@ class Stage:
             show.print_fact("changed", FORGED_FILE)
             show.print_failures(forged)
         with pages.part(View.SHORT):
-            show.print_forgery(as_it_came, forged, changed=FORGED_FILE)
+            show.print_forgery(forged, changed=FORGED_FILE)
         return forged
 
     def _certify_observer(self, template: JsonObject) -> tuple[Certified, dict[str, Certified]]:
@@ -165,6 +170,14 @@ class Stage:
         with pages.part(View.SHORT):
             show.print_trust(certificates, routing)
         return {**routing}
+
+    def _watch_log(self) -> Watched:
+        """Read the service's log as a monitor does, with the keys that the service shows."""
+        self.anybody.download("/.well-known/echelon/trust.json", self.place.trust)
+        watched = watch_log(f"{self.address}{BASE}/log", self.place)
+        with self.pages.part(View.BOTH):
+            show.print_watched(watched)
+        return watched
 
     def _started(self, template: JsonObject) -> DemoTheatre:
         theatre = DemoTheatre.created(self.people[AUTHOR], template)
