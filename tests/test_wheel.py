@@ -245,7 +245,7 @@ def test_the_core_alone_certifies_draws_and_checks(
     certificate = json.loads((bundle / "certificate.json").read_bytes())
     assert certificate["results_hash"] == json.loads(expected.read_bytes())["results_hash"]
     checked = succeeds(echelon, "check", bundle, cwd=tmp_path, env=outside)
-    assert checked.endswith("consistent (no one vouches for it): 38 checks\n")
+    assert checked.endswith("valid, logged (signed by your own key): 38 checks\n")
     drawn = (echelon, "theatre", "show", run["theatre_id"], "--plot", "pictures")
     assert "plot         pictures/criteria.svg\n" in succeeds(*drawn, cwd=tmp_path, env=outside)
 

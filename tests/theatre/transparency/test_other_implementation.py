@@ -24,6 +24,7 @@ from tests.theatre.transparency.log_stage import entries, signer
 from tests.theatre.transparency.loopback_log import serving, witness_in
 from theatre.cli.log_network import gather_cosignatures
 from theatre.files.log_folder import LogFolder
+from theatre.transparency.errors import LogForkError
 from theatre.transparency.log import Follower, LogWriter
 from theatre.transparency.notes import KeyKind, SignedCheckpoint, VerifierKey
 from theatre.transparency.policy import Witness as NamedWitness
@@ -102,11 +103,8 @@ async def test_their_witness_cosigns_our_log_and_keeps_the_proof_of_a_fork(tmp_p
         forked = LogWriter(LogFolder(tmp_path / "fork"), LOG.key, LOG.sign)
         await forked.open()
         await forked.append(entries(1000, 1800))
-        lines, missing = await gather_cosignatures(
-            LogFolder(tmp_path / "fork"), forked.checkpoint, [witness]
-        )
-    assert lines == []
-    assert "got status 422" in missing[0]
+        with pytest.raises(LogForkError, match=r"what other\.example has seen"):
+            await gather_cosignatures(LogFolder(tmp_path / "fork"), forked.checkpoint, [witness])
     kept = json.loads(theirs("evidence", "--config", str(tmp_path / "witness.json")))
     assert len(kept) == 1
 
