@@ -90,6 +90,15 @@ def test_a_key_that_readers_do_not_have_is_refused(tmp_path: Path) -> None:
             open_keys(production(tmp_path / "own", **{f"{name}_key": uri}), at=AT)
 
 
+def test_a_revoked_key_signs_nothing_more(tmp_path: Path) -> None:
+    settings = production(tmp_path)
+    home = TrustHome(tmp_path)
+    trust = home.open(issuer="An operator", at=AT)
+    home.write(trust.revoked(trust.keys[-1].key.kid, index=7))
+    with pytest.raises(SettingsError, match="which is revoked"):
+        open_keys(settings, at=AT)
+
+
 def test_all_processes_of_a_database_have_one_log_and_drop_no_key(
     database: Database, tmp_path: Path
 ) -> None:

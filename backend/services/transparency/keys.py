@@ -67,6 +67,11 @@ def _named_keys(path: Path, issuer_uri: str, log_uri: str) -> IssuerKeys:
     except (OSError, MalformedError) as error:
         raise SettingsError(f"expected trust.json in ECHELON_TRUST, got: {error}") from error
     log_key = SSlibKey.from_crypto(Ed25519PublicKey.from_public_bytes(trust.log.public))
+    if trust.keys[-1].revoked_index is not None:
+        raise SettingsError(
+            f"expected in ECHELON_TRUST a last key that may sign, got {trust.keys[-1].key.kid}, "
+            "which is revoked: add a new one"
+        )
     signer = _open_signer("issuer_key", issuer_uri, trust.keys[-1].key.verifier)
     log_signer = _open_signer("log_key", log_uri, log_key)
 
