@@ -66,7 +66,7 @@ def test_without_what_only_posix_has_a_bundle_is_checked_and_a_certificate_shown
 ) -> None:
     checked = on_windows(tmp_path, "check", bundle)
     assert (checked.returncode, checked.stderr) == (0, "")
-    assert checked.stdout.endswith("consistent (no one vouches for it): 38 checks\n")
+    assert checked.stdout.endswith("valid, logged (signed by your own key): 38 checks\n")
     shown = on_windows(tmp_path, "inspect", bundle / "certificate.json")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "composite" in shown.stdout
