@@ -69,7 +69,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what the coverage gate does without, and what is left to a part of the soak."""
     for item in items:
-        if item.path.parent != ENGINE_TESTS:
+        is_elsewhere = item.path.parent != ENGINE_TESTS
+        if is_elsewhere and item.get_closest_marker("traced") is None:
             item.add_marker(pytest.mark.untraced)
         part = part_of(item.nodeid)
         if part is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP256R1,
@@ -26,7 +26,6 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from securesystemslib.signer import CryptoSigner, Signer
 
 from theatre.engine.canonical_json import canonical_line
 from theatre.files.durable import replace_durably
@@ -39,6 +38,9 @@ from theatre.transparency.policy import Policy
 from theatre.transparency.statements import IssuerKey
 from theatre.transparency.tiles import Tree
 from theatre.transparency.trust import Trust, TrustedKey
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Signer
 
 TRUST_HOME: Final = "ECHELON_TRUST_HOME"
 _PRIVATE: Final = 0o600
@@ -91,7 +93,7 @@ class TrustHome:
                 text = f"log {log}\nquorum none\n"
                 trust = Trust(
                     issuer=issuer,
-                    keys=(TrustedKey(key=key, valid_from=at),),
+                    keys=(TrustedKey.made(key, at=at),),
                     log=log,
                     policy=Policy.parse(text.encode()),
                     policy_text=text,
@@ -137,6 +139,8 @@ class TrustHome:
             or IssuerKey.of(private.public_key()) != key
         ):
             raise SigningKeyError(f"expected the key {key.kid} in {_ISSUER}, got another")
+        from securesystemslib.signer import CryptoSigner  # noqa: PLC0415 - as in statements.py
+
         return CryptoSigner(private, key.verifier)
 
     def log_signer(self, trust: Trust) -> Sign:

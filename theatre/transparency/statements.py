@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
@@ -19,15 +19,18 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_der_public_key,
 )
-from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
-from securesystemslib.signer import Signer, SSlibKey
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import ParseError
 from theatre.transparency.errors import MalformedError, SignatureError
 from theatre.transparency.notes import decode_base64, encode_base64
+
+if TYPE_CHECKING:
+    # Loaded where a signature is made or verified: it loads each cloud's client that is installed.
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.signer import Signer, SSlibKey
 
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
@@ -61,6 +64,8 @@ class IssuerKey:
     @property
     def verifier(self) -> SSlibKey:
         """Return the key with the id that our signatures carry: the library's own is another."""
+        from securesystemslib.signer import SSlibKey  # noqa: PLC0415
+
         return SSlibKey.from_crypto(self._public, keyid=self.kid)
 
     @property
@@ -134,6 +139,8 @@ def sign_statement(payload: bytes, signer: Signer) -> bytes:
 
     The signer's key must have been made with `IssuerKey.verifier`, whose id the bundle names.
     """
+    from securesystemslib.dsse import Envelope  # noqa: PLC0415
+
     envelope = Envelope(payload, PAYLOAD_TYPE, {})
     envelope.sign(signer)
     return _encode(envelope)
@@ -209,6 +216,8 @@ def _encode(envelope: Envelope) -> bytes:
 
 def _decode(data: bytes) -> tuple[Envelope, str]:
     """Return envelope and key id of a bundle that has one signature and nothing else."""
+    from securesystemslib.dsse import Envelope  # noqa: PLC0415
+
     try:
         document: Any = parse_object(data, max_bytes=MAX_BUNDLE_BYTES)
         stated = document["dsseEnvelope"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
@@ -32,6 +32,22 @@ class TrustedKey:
     valid_from: datetime
     valid_until: datetime | None = None
     revoked_index: int | None = None
+
+    @classmethod
+    def made(cls, key: IssuerKey, *, at: datetime) -> TrustedKey:
+        """Return a key that counts from `at` on.
+
+        From the beginning of that second: witnesses tell whole seconds, and one that signs at once
+        would else seem to have seen a signature before its key.
+        """
+        return cls(key=key, valid_from=at.replace(microsecond=0))
+
+    def ended(self, *, at: datetime) -> TrustedKey:
+        """Return the key until the end of the second of `at`, or until it had ended before."""
+        if self.valid_until is not None:
+            return self
+        after = at if at.microsecond == 0 else at.replace(microsecond=0) + timedelta(seconds=1)
+        return replace(self, valid_until=after)
 
     def check_entry(self, *, at: datetime, index: int | None) -> None:
         """Raise SignatureError unless it counted at `at`, and at `index` of the log.
@@ -132,8 +148,7 @@ class Trust:
     def rotated(self, key: IssuerKey, *, at: datetime) -> Trust:
         """Return the trust in which `key` signs from `at` on, and the last one until then."""
         *older, last = self.keys
-        ended = last if last.valid_until is not None else replace(last, valid_until=at)
-        return replace(self, keys=(*older, ended, TrustedKey(key=key, valid_from=at)))
+        return replace(self, keys=(*older, last.ended(at=at), TrustedKey.made(key, at=at)))
 
     def revoked(self, kid: str, *, index: int) -> Trust:
         """Return the trust in which `kid` is revoked from entry `index` of the log on."""

@@ -64,6 +64,8 @@ from theatre.transparency.audits import AuditRequest, most_false
 from theatre.transparency.disclosure import Disclosure, Opening, SaltedLine, disclose
 from theatre.transparency.errors import AuditError, DisclosureError
 
+pytestmark = pytest.mark.traced
+
 LINES = "scores/per_episode.jsonl"
 TOTAL = 12
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from tests.theatre.transparency.log_stage import signer
 from theatre.cli import cli
 from theatre.cli.log_network import HttpLog, LogUnreachableError, open_log
+from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.transparency.notes import KeyKind, SignedCheckpoint
 from theatre.transparency.trust import Trust
@@ -52,7 +54,8 @@ def test_a_rotation_is_an_entry_of_the_log(home: Path) -> None:
     old = documents("trust", "show")["keys"][0]["kid"]
     keys = documents("trust", "rotate")["keys"]
     assert [key["kid"] for key in keys][:1] == [old]
-    assert (keys[0]["valid_until"], keys[1]["valid_until"]) == (keys[1]["valid_from"], None)
+    begun, ended = (parse_rfc3339(at) for at in (keys[1]["valid_from"], keys[0]["valid_until"]))
+    assert (ended - begun <= timedelta(seconds=1), keys[1]["valid_until"]) == (True, None)
     entries = (home / "log" / "tile" / "entries" / "000.p" / "2").read_bytes()
     assert all(key["kid"].encode() in entries for key in keys)
     assert documents("log", "show")["size"] == 2

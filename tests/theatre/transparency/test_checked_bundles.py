@@ -48,6 +48,8 @@ from theatre.transparency.policy import Policy
 from theatre.transparency.statements import SignedStatement
 from theatre.transparency.trust import Trust
 
+pytestmark = pytest.mark.traced
+
 COMMITMENT, STATEMENT, CERTIFICATE, TRUST = (
     "commitment.tlog-proof",
     "certificate.sigstore.json",

@@ -39,6 +39,21 @@ def test_an_issuer_keeps_his_keys_to_himself(tmp_path: Path) -> None:
     assert trust.log.name.startswith("echelon.local/")
 
 
+def test_a_key_counts_in_the_second_in_which_it_is_made_and_the_last_one_to_its_end(
+    tmp_path: Path,
+) -> None:
+    home, at = TrustHome(tmp_path), NOW.replace(microsecond=700_000)
+    second = NOW.replace(microsecond=0)
+    trust = home.open(issuer="me", at=at)
+    old = signed_in(home, trust)
+    # A witness that signs at once tells the second, and not its fraction.
+    trust.check_signer(old, at=second, index=None)
+    rotated = home.rotate(trust, at=at + DAY)
+    new = signed_in(home, rotated)
+    rotated.check_signer(old, at=at + DAY, index=None)
+    rotated.check_signer(new, at=second + DAY, index=None)
+
+
 def test_a_key_that_was_rotated_counts_for_what_it_signed(tmp_path: Path) -> None:
     home = TrustHome(tmp_path)
     trust = home.open(issuer="me", at=NOW)
