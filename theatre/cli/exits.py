@@ -42,6 +42,12 @@ def echo(line: str, *, err: bool = False) -> None:
     click.echo(printable(line), err=err)
 
 
+def warn(line: str) -> None:
+    """Print one line on stderr; that no one reads it ends nothing that is under way."""
+    with contextlib.suppress(OSError):
+        echo(f"warning: {line}", err=True)
+
+
 def printable(text: str) -> str:
     """Return `text` with every control or invisible character replaced by `?`."""
     return "".join(character if character.isprintable() else "?" for character in text)

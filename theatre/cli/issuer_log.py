@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from datetime import datetime
 
-from theatre.cli.exits import echo
+from theatre.cli.exits import warn
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.files.trust_home import TrustHome, trust_folder
 from theatre.transparency.errors import LogForkError
@@ -45,7 +45,7 @@ async def compare_log(home: TrustHome, trust: Trust) -> Sequence[Witness]:
 
     compared = await compare_with_others(home.log, trust, copies)
     for other in compared.missing:
-        echo(f"warning: {other}", err=True)
+        warn(str(other))
     return compared.witnesses
 
 
@@ -67,7 +67,7 @@ async def append_entries(home: TrustHome, trust: Trust, entries: Sequence[bytes]
 
     lines, missing = await gather_cosignatures(home.log, appended.checkpoint, witnesses)
     for witness in missing:
-        echo(f"warning: no cosignature: {witness}", err=True)
+        warn(f"no cosignature: {witness}")
     async with home.log.hold():
         await writer.open()
         if lines and writer.tree.size == appended.size:

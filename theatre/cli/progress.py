@@ -53,6 +53,16 @@ class ProgressLine:
             if self._terminal:
                 click.echo(err=True)
 
+    def say(self, text: str) -> None:
+        """Print a line of its own above the progress; a quiet run says nothing."""
+        if self._quiet:
+            return
+        try:
+            click.echo(text, err=True)
+        except OSError:
+            # As with progress: no one reads it, and the run must go on.
+            self._quiet = True
+
     def update(self, progress: Progress) -> None:
         """Take the newest progress; draws at most as often as a reader can use."""
         now = self._monotonic()

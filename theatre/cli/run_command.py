@@ -16,7 +16,6 @@ from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
     InterruptedRunError,
-    echo,
     json_option,
     print_document,
 )
@@ -139,7 +138,7 @@ def run_to_end(
                 click.echo(f"note: removed the unfinished end of {name}", err=True)
 
         def announce_logged(logged: Logged) -> None:
-            echo(f"logged       {logged}", err=True)
+            line.say(f"logged       {logged}")
 
         try:
             asyncio.run(

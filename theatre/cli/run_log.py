@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, cast
 
-from theatre.cli.exits import echo
+from theatre.cli.exits import warn
 from theatre.cli.issuer_log import append_entries, issuer_home, prove_commitment
 from theatre.cli.workspace import utc_now
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
@@ -173,19 +173,16 @@ async def close_commitment(view: TheatreView, *, is_checked: bool = False) -> No
             known = await _decide(home, trust, known, view, is_checked=is_checked)
         await _finish(home, trust, known)
     except (TheatreError, OSError) as error:
-        echo(
-            f"warning: the commitment of {view.theatre_id} is still open in your log, which the "
-            f"next run closes: {error}",
-            err=True,
+        warn(
+            f"the commitment of {view.theatre_id} is still open in your log, which the "
+            f"next run closes: {error}"
         )
 
 
 def _warn_unsigned(view: TheatreView) -> None:
     bundle = view.folder / bundle_name(view.theatre_id)
     if (bundle / CERTIFICATE).exists() and not (bundle / PROOFS).exists():
-        echo(
-            f"warning: not signed: no commitment of {view.theatre_id} is open in your log", err=True
-        )
+        warn(f"not signed: no commitment of {view.theatre_id} is open in your log")
 
 
 async def _decide(
@@ -206,7 +203,7 @@ async def _decide(
         try:
             closing = await _certify(home, trust, known, index, resolution, is_checked=is_checked)
         except NotEarnedError as error:
-            echo(f"warning: not signed: {error}", err=True)
+            warn(f"not signed: {error}")
             closing = _void(known, index, VoidReason.FAILED)
     else:
         closing = _void(known, index, void_reason(resolution))
@@ -322,7 +319,7 @@ async def _finish(home: TrustHome, trust: Trust, known: OpenCommitment) -> None:
             try:
                 await _write_proofs(home, trust, known, members, appended)
             except NotEarnedError as error:
-                echo(f"warning: no proofs for {known.theatre_id}: {error}", err=True)
+                warn(f"no proofs for {known.theatre_id}: {error}")
     home.open_commitments.remove(known.theatre_id)
 
 
@@ -364,7 +361,7 @@ async def sweep(*, at: datetime, running: str | None = None) -> None:
         try:
             await _sweep_one(home, theatre_id, at, is_here=theatre_id == running)
         except (TheatreError, OSError) as error:
-            echo(f"warning: the commitment of {theatre_id} stays open: {error}", err=True)
+            warn(f"the commitment of {theatre_id} stays open: {error}")
 
 
 async def _sweep_one(home: TrustHome, theatre_id: str, at: datetime, *, is_here: bool) -> None:
