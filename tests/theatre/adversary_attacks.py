@@ -10,8 +10,11 @@ from __future__ import annotations
 import shutil
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+
+import pytest
 
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY
 from tests.theatre.forged_bundle import (
@@ -48,6 +51,7 @@ from theatre.cli.template_files import read_template
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.oracle_contract import OracleInvocationRequest
+from theatre.engine.replay import RunContext
 from theatre.files.run_journal import EPISODES as JOURNAL
 
 TRAIL = "audit_trail.jsonl"
@@ -249,6 +253,38 @@ def numbered_copies(folder: Path) -> str:
     return f"paid: {certificate['verification_tier']}, finding near-duplicates"
 
 
+class StoppedError(Exception):
+    """The owner has seen enough of a run."""
+
+
+def set_back(folder: Path) -> str:
+    """Stop a run that goes badly, set its folder back to before the first call, and run it again.
+
+    Coin, commitment and nonce are the same, so the log sees one run: who owns the machine does it.
+    """
+    stage, made, before = pilot_stage(folder / "run", episodes(60)), 0, folder / "before"
+    place = stage.folder
+    shutil.copytree(place, before)
+
+    def badly(_: OracleInvocationRequest) -> JsonObject:
+        nonlocal made
+        made += 1
+        if made > 30:
+            raise StoppedError
+        return WRONG
+
+    def logged(around: RunContext) -> RunContext:
+        return replace(around, run_nonce=bytes(range(32)))
+
+    with pytest.raises(StoppedError):
+        stage.run(ScriptedAdapter(badly), batch_size=1, around=logged)
+    shutil.rmtree(place)
+    before.rename(place)
+    finished = stage.run(ScriptedAdapter(), around=logged)
+    assert judged(finished.bundle).startswith("consistent")
+    return f"paid: {finished.document('certificate.json')['verification_tier']}"
+
+
 ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "unlisted-program": unlisted_program,
     "changed-program": changed_program,
@@ -264,5 +300,6 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "invented-history": invented,
     "duplicates": duplicates,
     "numbered-copies": numbered_copies,
+    "set-back": set_back,
 }
 """Attack by the name of its row."""
