@@ -32,10 +32,10 @@ from backend.schemas.certificates import (
     Routing,
 )
 from backend.services import certificates, routing
-from backend.services.transparency.publication import RunPlace
 from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.certificate import TheatreCalibrationCertificate
 from theatre.engine.tier_assigner import CertificateStatus, VerificationTier
+from theatre.transparency.record import RunPlace
 
 router = resource_router("certificates")
 _CACHING = {"Cache-Control": FRESH}

@@ -127,7 +127,7 @@ async def get_record(
     *,
     construct_version: FilterText = None,
 ) -> Response:
-    """Return what came of every logged run of a construct, whoever ran it; zeros for an unknown."""
+    """Return what came of every logged run of a construct by any user; zeros for an unknown."""
     now = get_service(request).clock()
     counts, versions = await publication.construct_record(
         reading, construct_id, construct_version, now=now

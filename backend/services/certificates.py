@@ -22,7 +22,7 @@ from backend.repositories.counted_runs import (
     TEMPLATE_NOT_ACCEPTED,
 )
 from backend.repositories.pages import Page, Window
-from backend.services.transparency.publication import RunPlace, place_of_run
+from backend.services.transparency.publication import place_of_run
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import NotFoundError
 from theatre.engine.tier_assigner import (
@@ -32,6 +32,7 @@ from theatre.engine.tier_assigner import (
     TierHistory,
     VerificationTier,
 )
+from theatre.transparency.record import RunPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,13 @@ dropped, and the next test has a new copy.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import sql
@@ -25,6 +26,7 @@ from backend.database.embedded.programs import service_account
 from backend.database.sessions import APPLICATION, OWNER, application_engine
 from theatre.engine.canonical_json import canonical_bytes, sha256_hex
 
+T = TypeVar("T")
 TEMPLATE = "migrated"
 USER_ID = "018f0000-0000-7000-8000-000000000001"
 HASH = "ab" * 32
@@ -87,6 +89,18 @@ class Database:
     def engine(self) -> AsyncEngine:
         """Return an engine of the service; who asks disposes of it."""
         return application_engine(self.application, pool_size=4)
+
+    def play(self, scene: Callable[[AsyncEngine], Awaitable[T]]) -> T:
+        """Return what a scene with an engine of the service came to."""
+
+        async def with_engine() -> T:
+            engine = self.engine()
+            try:
+                return await scene(engine)
+            finally:
+                await engine.dispose()
+
+        return asyncio.run(with_engine())
 
     @contextlib.contextmanager
     def connected(self, role: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:

@@ -5,9 +5,6 @@ They are taken out of a test's own database; the code that runs is that of the s
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import pytest
 from psycopg import errors
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -47,17 +44,6 @@ def with_a_theatre(database: Database) -> Database:
     return database
 
 
-def play(database: Database, scene: Callable[[AsyncEngine], Awaitable[None]]) -> None:
-    async def with_engine() -> None:
-        engine = database.engine()
-        try:
-            await scene(engine)
-        finally:
-            await engine.dispose()
-
-    asyncio.run(with_engine())
-
-
 async def claimed(engine: AsyncEngine) -> StoredTheatre:
     """Take the run up as a worker does."""
     async with engine.begin() as connection:
@@ -90,7 +76,7 @@ def test_with_the_fence_a_worker_that_comes_back_records_nothing(theatre: Databa
         results, entries = await content(present)
         assert (results, len(entries)) == ([result(1)], 1)
 
-    play(theatre, scene)
+    theatre.play(scene)
 
 
 def test_without_the_fence_it_spoils_the_run_of_the_one_that_has_it(theatre: Database) -> None:
@@ -103,7 +89,7 @@ def test_without_the_fence_it_spoils_the_run_of_the_one_that_has_it(theatre: Dat
         with pytest.raises(JournalError, match="expected episode 1 once in the journal"):
             await present.append([result(1)], [remark(1)])
 
-    play(theatre, scene)
+    theatre.play(scene)
 
 
 def test_the_key_alone_keeps_a_result_from_being_recorded_twice(theatre: Database) -> None:
@@ -119,4 +105,4 @@ def test_the_key_alone_keeps_a_result_from_being_recorded_twice(theatre: Databas
             connection.execute(COPY_A_RESULT)
         assert (await content(journal))[0] == [result(1), result(1)]
 
-    play(theatre, scene)
+    theatre.play(scene)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -116,7 +115,7 @@ def test_all_processes_of_a_database_have_one_log_and_drop_no_key(
             with pytest.raises(SettingsError, match="expected the keys of the log echelon"):
                 await publish_trust(engine, refused, at=AT)
 
-    played(database, scene)
+    database.play(scene)
     rows = database.rows("SELECT document FROM trust_documents ORDER BY seq")
     assert [Trust.parse(row["document"]) for row in rows] == [first, rotated]
     queued = database.rows("SELECT entry FROM log_queue ORDER BY id")
@@ -125,14 +124,3 @@ def test_all_processes_of_a_database_have_one_log_and_drop_no_key(
         ("key/v1", first.keys[0].key.kid, "2026-11-24T12:00:00.000000Z"),
         ("key/v1", rotated.keys[1].key.kid, None),
     ]
-
-
-def played(database: Database, scene: Callable[[AsyncEngine], Awaitable[None]]) -> None:
-    async def with_engine() -> None:
-        engine = database.engine()
-        try:
-            await scene(engine)
-        finally:
-            await engine.dispose()
-
-    asyncio.run(with_engine())

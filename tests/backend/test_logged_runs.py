@@ -26,7 +26,7 @@ from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_lost_workers import a_company
 from tests.backend.test_theatre_bridge import committed, run
-from tests.backend.test_uncalled import swept, with_engine
+from tests.backend.test_uncalled import swept
 from tests.backend.theatre_templates import with_config
 from tests.theatre.echelon_process import until
 from tests.theatre.runs import COIN
@@ -310,7 +310,7 @@ def test_a_theatre_whose_commitment_is_logged_cannot_be_rehearsed_and_is_abandon
                 stored = await read_stored_theatre(connection, theatre_id)
                 await queue_commitment(connection, theatre_commitment(stored.value(), COIN))
 
-        with_engine(database, queue)
+        database.play(queue)
         rehearsal = ada.post(f"{path}/run", {"is_certificate_run": False})
         assert (rehearsal.status, rehearsal.slug) == (409, "invalid-transition")
         assert swept(database, settings, now() + timedelta(days=31)) == 1

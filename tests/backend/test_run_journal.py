@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 from sqlalchemy import text
@@ -77,17 +77,6 @@ class TestPostgresRunJournal(JournalConformance):
             await engine.dispose()
 
 
-def with_engine(database: Database, scene: Callable[[AsyncEngine], Awaitable[None]]) -> None:
-    async def play() -> None:
-        engine = database.engine()
-        try:
-            await scene(engine)
-        finally:
-            await engine.dispose()
-
-    asyncio.run(play())
-
-
 def test_what_a_run_writes_shows_in_columns(theatres: Database) -> None:
     async def scene(engine: AsyncEngine) -> None:
         journal = PostgresRunJournal(engine, THEATRE_ID)
@@ -97,7 +86,7 @@ def test_what_a_run_writes_shows_in_columns(theatres: Database) -> None:
         await journal.note(SETTLING)
         await journal.note(RESOLVED)
 
-    with_engine(theatres, scene)
+    theatres.play(scene)
     (row,) = theatres.rows(
         """
         SELECT state, progress, total_episodes, failure_count, refused_count, outcome,
@@ -174,7 +163,7 @@ def test_the_bytes_keep_what_columns_cannot_hold(theatres: Database) -> None:
         assert results[0].record.line == canonical_line(refused(3).record.document)
         assert entries[0]["detail"] == {"\0": ["\0"]}
 
-    with_engine(theatres, scene)
+    theatres.play(scene)
     assert theatres.rows(
         "SELECT episode_id, scores_json, latency_ms FROM theatre_episode_scores"
     ) == [
@@ -196,7 +185,7 @@ def test_a_batch_whose_events_are_refused_leaves_no_results(theatres: Database) 
             await journal.append([result(1)], [remark(1), RESOLVED])
         assert await content(journal) == ([], [])
 
-    with_engine(theatres, scene)
+    theatres.play(scene)
     assert theatres.rows("SELECT DISTINCT progress FROM theatres") == [{"progress": 0}]
 
 
@@ -218,7 +207,7 @@ def test_what_goes_with_an_event_is_written_in_its_transaction(theatres: Databas
             await journal.note(COMMITTED)
         assert len((await content(journal))[1]) == 1
 
-    with_engine(theatres, scene)
+    theatres.play(scene)
     query = "SELECT state, error FROM theatres WHERE id = %s"
     assert theatres.rows(query, THEATRE_ID) == [{"state": "DRAFT", "error": "created"}]
 
@@ -238,7 +227,7 @@ def test_a_worker_of_an_older_epoch_writes_nothing(theatres: Database) -> None:
         assert await content(old) == before
         await PostgresRunJournal(engine, THEATRE_ID, epoch=1).append([result(2)], [])
 
-    with_engine(theatres, scene)
+    theatres.play(scene)
 
 
 def test_of_twenty_that_commit_at_once_one_does(theatres: Database) -> None:
@@ -255,7 +244,7 @@ def test_of_twenty_that_commit_at_once_one_does(theatres: Database) -> None:
         }
         assert len((await content(journals[0]))[1]) == 2
 
-    with_engine(theatres, scene)
+    theatres.play(scene)
 
 
 def test_of_two_that_record_the_same_episode_one_does(theatres: Database) -> None:
@@ -270,7 +259,7 @@ def test_of_two_that_record_the_same_episode_one_does(theatres: Database) -> Non
         results, entries = await content(journals[0])
         assert (results, len(entries)) == ([result(7)], 1)
 
-    with_engine(theatres, scene)
+    theatres.play(scene)
 
 
 def test_answers_that_are_in_are_recorded_although_their_writer_is_cancelled(
@@ -288,7 +277,7 @@ def test_answers_that_are_in_are_recorded_although_their_writer_is_cancelled(
         results, entries = await content(journal)
         assert (results, len(entries)) == (batch, 1)
 
-    with_engine(theatres, scene)
+    theatres.play(scene)
 
 
 def test_a_theatre_that_is_not_there_has_no_journal(theatres: Database) -> None:
@@ -298,7 +287,7 @@ def test_a_theatre_that_is_not_there_has_no_journal(theatres: Database) -> None:
         with pytest.raises(NotFoundError, match=f"^expected theatre {stranger}, got none$"):
             await PostgresRunJournal(engine, stranger).append([result(1)], [])
 
-    with_engine(theatres, scene)
+    theatres.play(scene)
 
 
 def test_a_long_journal_is_read_without_holding_it_in_memory(theatres: Database) -> None:
@@ -329,7 +318,7 @@ def test_a_long_journal_is_read_without_holding_it_in_memory(theatres: Database)
         assert numbers == list(range(1, episodes + 1))
         assert peak < episodes * padding / 2
 
-    with_engine(theatres, scene)
+    theatres.play(scene)
 
 
 def test_a_cancellation_is_not_forgotten_where_the_transaction_fails_after_it() -> None:

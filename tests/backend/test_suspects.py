@@ -13,7 +13,7 @@ from backend.repositories.theatre_runs import change_run
 from backend.services.runs.lease import RunMonitor
 from tests.backend.databases import Database
 from tests.backend.sums_stage import sums, sums_stage
-from tests.backend.test_guards import claimed, play, with_a_theatre
+from tests.backend.test_guards import claimed, with_a_theatre
 from tests.backend.test_lost_workers import Company, a_company
 from tests.backend.worker_pool import is_dead
 from tests.theatre.conftest import episode
@@ -123,7 +123,7 @@ def test_runs_that_lost_workers_are_queued_behind_each_other(
             await change_run(connection, THEATRE_ID, lost_workers=lost)
             await queue_run(connection, THEATRE_ID)
 
-    play(with_a_theatre(database), scene)
+    with_a_theatre(database).play(scene)
     assert locks(database) == [lock]
 
 
@@ -141,4 +141,4 @@ def test_a_suspect_is_cleared_by_what_it_records(database: Database) -> None:
         await watch.confirm_if_stale()
         assert locks(database) == [None]
 
-    play(with_a_theatre(database), scene)
+    with_a_theatre(database).play(scene)

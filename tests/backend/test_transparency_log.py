@@ -14,7 +14,6 @@ from backend.database.sessions import OWNER
 from backend.repositories.transparency_log import PostgresLog, hold_writer_lock
 from backend.services.transparency.writer import Pace
 from tests.backend.databases import Database
-from tests.backend.test_issuer_keys import played
 from tests.theatre.transparency.log_conformance import LOG, LogConformance, write
 from tests.theatre.transparency.log_stage import entry
 from theatre.transparency.errors import LogForkError
@@ -88,7 +87,7 @@ def test_an_entry_of_a_transaction_that_took_long_is_not_passed_over(database: D
         # One that starts again finds nothing to be logged twice.
         assert await PostgresLog(engine).take_queued() == []
 
-    played(database, scene)
+    database.play(scene)
 
 
 def test_a_burst_is_signed_at_once_and_then_a_checkpoint_a_second() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar, cast
@@ -68,20 +66,9 @@ def steps(database: Database) -> list[str]:
     return [str(row["event_type"]) for row in rows]
 
 
-def with_engine(database: Database, work: Callable[[AsyncEngine], Awaitable[T]]) -> T:
-    async def scene() -> T:
-        engine = database.engine()
-        try:
-            return await work(engine)
-        finally:
-            await engine.dispose()
-
-    return asyncio.run(scene())
-
-
 def swept(database: Database, settings: Settings, at: datetime) -> int:
     resources = TheatreResources.of(settings, clock=lambda: at)
-    return with_engine(database, lambda engine: end_overdue(engine, resources, at=at))
+    return database.play(lambda engine: end_overdue(engine, resources, at=at))
 
 
 def claimed(database: Database, path: str) -> str:
@@ -94,7 +81,7 @@ def claimed(database: Database, path: str) -> str:
             stored = await claim_run(connection, theatre_id, job_id=row["run_job_id"], at=NOW)
             assert stored is not None
 
-    with_engine(database, work)
+    database.play(work)
     return theatre_id
 
 
@@ -107,9 +94,7 @@ def activated(database: Database, theatre_id: str) -> None:
         detail={"episodes": 4},
         at="2026-11-21T12:00:00.000000Z",
     )
-    with_engine(
-        database, lambda engine: PostgresRunJournal(engine, theatre_id, epoch=1).note(event)
-    )
+    database.play(lambda engine: PostgresRunJournal(engine, theatre_id, epoch=1).note(event))
 
 
 def test_what_was_committed_is_cancelled_at_once_and_without_a_call(

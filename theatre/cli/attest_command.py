@@ -42,7 +42,7 @@ def attest(
 ) -> None:
     """Check BUNDLE as `echelon check` does, and sign what passed, for tools that speak in-toto.
 
-    The key is yours, whoever issued the certificate. Nothing is signed where the check fails.
+    The key is yours, also where another issued it. Nothing is signed where the check fails.
     """
     from theatre.cli import checking  # noqa: PLC0415 - --help is quick
     from theatre.cli.bundle_proofs import read_reader  # noqa: PLC0415 - the same

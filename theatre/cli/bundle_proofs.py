@@ -68,7 +68,7 @@ _STATUS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Whom a reader trusts, in which words a signature is told, and where the log can be read.
+    """Whom a reader trusts, in which words a signature is reported, and where the log can be read.
 
     `log` is a URL or the reader's own folder, None where his `trust.json` names neither.
     """

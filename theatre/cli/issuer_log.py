@@ -128,16 +128,16 @@ def place_in_log(theatre_id: str, now: datetime) -> JsonObject | None:
     found = record.commitments.get(theatre_id)
     if trust is None or found is None:
         return None
-    run, total = record.place(found.index)
+    place = record.place(found.index, now=now)
     return {
         "origin": trust.log.name,
         "index": found.index,
         "closed_at": found.closed_at,
         "void_reason": found.void_reason,
-        "run": run,
-        "of": total,
-        "others": record.others(found.index, now=now).as_document(),
-        "described": record.describe(found.index, now=now),
+        "run": place.number,
+        "of": place.of,
+        "others": place.others.as_document(),
+        "described": str(place),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -29,7 +29,6 @@ from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
-from theatre.engine.replay import Progress
 from theatre.engine.state_machine import TheatreState
 from theatre.files.theatre_store import TheatreLease, TheatreView
 
@@ -140,32 +139,22 @@ def run_to_end(
         def announce_logged(logged: Logged) -> None:
             line.say(f"logged       {logged}")
 
-        try:
-            asyncio.run(
-                _sweep_and_run(
-                    theatre_id,
-                    workspace,
-                    replace(options, on_logged=announce_logged),
-                    on_start=announce,
-                    on_progress=line.update,
-                )
+        async def sweep_and_run() -> None:
+            await sweep(at=utc_now(), running=theatre_id)
+            await run_theatre(
+                theatre_id,
+                workspace,
+                replace(options, on_logged=announce_logged),
+                on_start=announce,
+                on_progress=line.update,
             )
+
+        try:
+            asyncio.run(sweep_and_run())
         except (KeyboardInterrupt, asyncio.CancelledError) as interruption:
             view = workspace.store.view(theatre_id)
             if view.state in _UNFINISHED:
                 raise InterruptedRunError(theatre_id, view.recorded) from interruption
-
-
-async def _sweep_and_run(
-    theatre_id: str,
-    workspace: Workspace,
-    options: RunOptions,
-    *,
-    on_start: Callable[[TheatreLease], None],
-    on_progress: Callable[[Progress], None],
-) -> None:
-    await sweep(at=utc_now(), running=theatre_id)
-    await run_theatre(theatre_id, workspace, options, on_start=on_start, on_progress=on_progress)
 
 
 def find_or_commit_theatre(target: str, workspace: Workspace, *, new: bool) -> str:

@@ -190,7 +190,7 @@ class _Check:
             except TransparencyError as error:
                 text, ok = str(error), False
             found[check] = ProofLine(check, ok, text)
-        # The signer's time is that of the certificate's entry: it is read before, and told first.
+        # The signer's time is that of the certificate's entry: it is read before, and shown first.
         yield from (found[check] for check in ProofCheck)
 
     def _read_statement(self) -> tuple[str, bool | None]:

@@ -83,7 +83,7 @@ def _problems(
 def _describe(record: LogRecord, logged: LoggedCertificate, now: datetime) -> Iterator[str]:
     """Yield which run it was, and what else a reader should know of the log."""
     commitment = record.by_index[logged.committed.place]
-    yield record.describe(commitment.index, now=now)
+    yield str(record.place(commitment.index, now=now))
     every = list(record.of(commitment.construct_id))
     versions = len({run.construct_version for run in every})
     if versions > 1:

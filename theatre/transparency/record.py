@@ -111,6 +111,21 @@ class RunCounts:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlace:
+    """Which of the logged runs of a version one was, from 1, and what came of the others."""
+
+    number: int
+    of: int
+    others: RunCounts
+
+    def __str__(self) -> str:
+        """Return it for a person: "run 3 of 5, the other 4: 1 certified, 3 failed"."""
+        count = self.of - 1
+        which = f", the other{f' {count}' if count > 1 else ''}: {self.others.describe()}"
+        return f"run {self.number} of {self.of}{which if count else ''}"
+
+
 @dataclass(slots=True)
 class LogRecord:
     """The commitments of a log by theatre, and the faults of its entries."""
@@ -215,30 +230,17 @@ class LogRecord:
         """Return how often a construct was committed, and what came of it."""
         return RunCounts.of(self.of(construct_id, construct_version), now)
 
-    def place(self, commitment_index: int) -> tuple[int, int]:
-        """Return which run of its construct's version a commitment was, from 1, and of how many.
+    def place(self, commitment_index: int, *, now: datetime) -> RunPlace:
+        """Return which run of its construct's version a commitment was.
 
         Raises EntryError where the log has no commitment there.
         """
-        runs = self._runs_with(commitment_index)
-        return runs.index(self.by_index[commitment_index]) + 1, len(runs)
-
-    def others(self, commitment_index: int, *, now: datetime) -> RunCounts:
-        """Return what came of the other runs of the same version; errors as `place`."""
-        runs = self._runs_with(commitment_index)
-        return RunCounts.of((run for run in runs if run.index != commitment_index), now)
-
-    def describe(self, commitment_index: int, *, now: datetime) -> str:
-        """Return which run it was: "run 3 of 5, the other 4: 1 certified, 3 failed"."""
-        run, total = self.place(commitment_index)
-        if total == 1:
-            return "run 1 of 1"
-        count = "" if total == 2 else f" {total - 1}"  # noqa: PLR2004 - one other
-        others = self.others(commitment_index, now=now).describe()
-        return f"run {run} of {total}, the other{count}: {others}"
-
-    def _runs_with(self, commitment_index: int) -> list[Commitment]:
         commitment = self.by_index.get(commitment_index)
         if commitment is None:
             raise EntryError(f"expected a commitment at {commitment_index} of the log, got none")
-        return list(self.of(commitment.construct_id, commitment.construct_version))
+        runs = list(self.of(commitment.construct_id, commitment.construct_version))
+        return RunPlace(
+            number=runs.index(commitment) + 1,
+            of=len(runs),
+            others=RunCounts.of((run for run in runs if run is not commitment), now),
+        )

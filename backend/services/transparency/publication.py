@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -32,7 +31,7 @@ from theatre.transparency.bundle_proofs import (
 )
 from theatre.transparency.log import prove_inclusion
 from theatre.transparency.proofs import LogProof
-from theatre.transparency.record import RunCounts
+from theatre.transparency.record import RunCounts, RunPlace
 
 _NOT_VOID = ("certified", "open", "overdue")
 
@@ -98,24 +97,6 @@ async def _prove(
 
 
 # The record of a construct, and the place of one run in it.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlace:
-    """Which of the logged runs of a version one was, from 1, and what came of the others."""
-
-    number: int
-    of: int
-    others: RunCounts
-
-    def __str__(self) -> str:
-        """Return it for a person: "run 3 of 5, the other 4: 1 certified, 3 failed"."""
-        ends = {"certified": self.others.certified, **self.others.void}
-        ends |= {"open": self.others.open - self.others.overdue, "overdue": self.others.overdue}
-        listed = ", ".join(f"{count} {name}" for name, count in ends.items() if count)
-        count = self.of - 1
-        behind = f", the other{f' {count}' if count > 1 else ''}: {listed}" if count else ""
-        return f"run {self.number} of {self.of}{behind}"
 
 
 async def place_of_run(

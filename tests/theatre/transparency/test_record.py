@@ -76,7 +76,9 @@ def test_five_runs_of_which_one_is_shown_are_counted_as_five() -> None:
         "open": 2,
         "overdue": 1,
     }
-    assert (record.place(2), record.place(8)) == ((3, 5), (1, 1))
+    first, alone = record.place(2, now=DAY), record.place(8, now=DAY)
+    assert str(first) == "run 3 of 5, the other 4: 1 cancelled, 1 failed, 1 open, 1 overdue"
+    assert str(alone) == "run 1 of 1"
     assert [one.theatre_id for one in record.overdue(DAY)] == ["t3", "else"]
     assert record.overdue(DAY - timedelta(days=2)) == []
     assert record.faults == []

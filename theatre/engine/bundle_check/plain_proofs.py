@@ -68,7 +68,7 @@ PROOF_CHECKS: Final = (
     "closure",
 )
 """The lines, as `echelon check` has them."""
-Told = tuple[str, bool | None]
+Ended = tuple[str, bool | None]
 
 
 @dataclass
@@ -90,7 +90,7 @@ class ProofCheck:
 
     def lines(self) -> Iterator[ProofLine]:
         """Yield a line for each check, in their order."""
-        steps: dict[str, Callable[[], Told]] = {
+        steps: dict[str, Callable[[], Ended]] = {
             "signature": self.check_signature,
             "commitment-logged": self.check_commitment,
             "certificate-logged": self.check_certificate,
@@ -126,7 +126,7 @@ class ProofCheck:
         """Tell whether a key signed a message."""
         return self.verify is not None and self.verify(key, signature, message)
 
-    def check_signature(self) -> Told:
+    def check_signature(self) -> Ended:
         """Check that a trusted key signed a statement with this certificate, and nothing else."""
         data = self.file("certificate.sigstore.json")
         if data is None or self.reader is None or self.untold():
@@ -169,7 +169,7 @@ class ProofCheck:
         self.kid, self.statement, self.payload = kid, statement, payload
         return f"signed by {kid}, by {self.by}", True
 
-    def check_commitment(self) -> Told:
+    def check_commitment(self) -> Ended:
         """Check that a log has the commitment, and that the run's draws hold its nonce."""
         data, certificate = self.file("commitment.tlog-proof"), self.evidence.certificate
         if data is None:
@@ -196,7 +196,7 @@ class ProofCheck:
         self.committed = self.look_up(data, self.reader, entries)
         return f"entry {self.committed.place} of {self.committed.origin}", True
 
-    def check_certificate(self) -> Told:
+    def check_certificate(self) -> Ended:
         """Check that the log has the signed certificate."""
         data, certificate = self.file("certificate.tlog-proof"), self.evidence.certificate
         if data is None:
@@ -249,7 +249,7 @@ class ProofCheck:
             seen[key] = at
         return seen
 
-    def check_signer(self) -> Told:
+    def check_signer(self) -> Ended:
         """Check that the key counted when the certificate was issued."""
         if self.reader is None or not self.kid:
             return "rests on the signature", None
@@ -265,7 +265,7 @@ class ProofCheck:
             raise DefectError(f"expected a key that is not revoked, got {self.kid}")
         return f"a key of {self.reader.issuer}, at {written_time(at)} ({whose})", True
 
-    def check_order(self) -> Told:
+    def check_order(self) -> Ended:
         """Check that the commitment was public before the certificate, which names where."""
         first, last = self.committed, self.closed
         if first is None or last is None:
@@ -278,7 +278,7 @@ class ProofCheck:
             raise DefectError("expected a statement that names the commitment's checkpoint")
         return f"committed at {first.place}, certified at {last.place}", True
 
-    def check_witnesses(self) -> Told:
+    def check_witnesses(self) -> Ended:
         """Check that enough witnesses saw both checkpoints."""
         if self.committed is None or self.closed is None or self.reader is None:
             return "rests on both entries", None
