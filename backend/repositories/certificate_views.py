@@ -26,6 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from backend.database.models import Theatre, TheatreCertificate, TheatreTemplate, User
 from backend.repositories.counted_runs import OBJECTIONS
 from backend.repositories.pages import Window
+from backend.repositories.template_views import DISCLOSURE
 from backend.repositories.theatres import queryable_columns, queryable_text
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object, sha256_hex
 from theatre.engine.clock import parse_rfc3339
@@ -44,6 +45,9 @@ SHOWN = (
     TheatreCertificate.theatre_resolved_at,
     User.username,
     OBJECTIONS,
+    DISCLOSURE,
+    TheatreTemplate.template_json["product_theatre_config"]["withheld"],
+    Theatre.total_episodes,
 )
 """The columns of a CertificateView, of what `joined_with_run` joins."""
 _UNVERIFIED = "UNVERIFIED"
@@ -68,6 +72,10 @@ class CertificateView(NamedTuple):
     theatre_resolved_at: datetime
     run_by: str
     objections: Sequence[str]
+    disclosure: str
+    withheld: JsonObject | None
+    """Which episodes the template withholds."""
+    total_episodes: int
 
 
 class CertificateBytes(NamedTuple):

@@ -204,14 +204,25 @@ _ENTRY = text(_LOGGED)
 
 
 class CountedRuns(NamedTuple):
-    """How many runs of a version came to the same; `before` are those up to a certain one."""
+    """How many runs of a version came to the same."""
 
     construct_version: str
     status: str
     """`certified`, `open`, `overdue`, or why they are void."""
     runs: int
-    before: int
-    own: int
+
+
+class CountedPlace(NamedTuple):
+    """Which run of its version a theatre was, from 1, and how many of them came to `status`.
+
+    The theatre itself is one of those that came to `own_status`.
+    """
+
+    theatre_id: str
+    number: int
+    own_status: str
+    status: str
+    runs: int
 
 
 async def count_runs(
@@ -219,57 +230,64 @@ async def count_runs(
 ) -> Sequence[CountedRuns]:
     """Return what came of the logged runs of a construct, or of one version of it."""
     values = {"construct_id": construct_id, "construct_version": construct_version, "now": now}
-    rows = await connection.execute(_COUNTED, queryable_columns(values) | {"theatre_id": None})
+    rows = await connection.execute(_COUNTED, queryable_columns(values))
     return [CountedRuns._make(row) for row in rows]
 
 
 async def count_runs_around(
-    connection: AsyncConnection, theatre_id: str, *, now: datetime
-) -> Sequence[CountedRuns]:
-    """Return what came of the logged runs of the version that a theatre put to the test.
+    connection: AsyncConnection, theatre_ids: Sequence[str], *, now: datetime
+) -> Sequence[CountedPlace]:
+    """Return what came of the runs of the versions that these theatres put to the test.
 
-    Nothing where the log does not have the theatre.
+    A row a theatre and status, nothing for a theatre that the log does not have.
     """
-    own = select(QueuedEntry.construct_id, QueuedEntry.construct_version).where(
-        QueuedEntry.theatre_id == theatre_id, QueuedEntry.type == EntryType.COMMITMENT.value
-    )
-    found = (await connection.execute(own)).first()
-    if found is None:
-        return []
-    values = {
-        "construct_id": found.construct_id,
-        "construct_version": found.construct_version,
-        "now": now,
-        "theatre_id": theatre_id,
-    }
-    rows = await connection.execute(_COUNTED, values)
-    return [CountedRuns._make(row) for row in rows]
+    rows = await connection.execute(_AROUND, {"theatre_ids": [*theatre_ids], "now": now})
+    return [CountedPlace(str(row[0]), *row[1:]) for row in rows]
 
 
-_COUNTED = text("""
-    WITH runs AS (
-        SELECT commitment.theatre_id, commitment.construct_version, placed.log_index,
-            CASE closing.type
-                WHEN 'certificate/v1' THEN 'certified'
-                WHEN 'void/v1' THEN closing.reason
-                ELSE CASE WHEN commitment.close_by < :now THEN 'overdue' ELSE 'open' END
-            END AS status
-        FROM log_queue AS commitment
-        JOIN log_entries AS placed ON placed.queue_id = commitment.id
-        LEFT JOIN (log_queue AS closing JOIN log_entries AS closed ON closed.queue_id = closing.id)
-            ON closing.theatre_id = commitment.theatre_id
-            AND closing.type IN ('certificate/v1', 'void/v1')
-        WHERE commitment.type = 'commitment/v1' AND commitment.construct_id = :construct_id
-            AND (CAST(:construct_version AS text) IS NULL
-                OR commitment.construct_version = :construct_version)
-    ), own AS (
-        SELECT log_index FROM runs WHERE theatre_id = CAST(:theatre_id AS uuid)
+_STATUS = """
+    CASE closing.type
+        WHEN 'certificate/v1' THEN 'certified'
+        WHEN 'void/v1' THEN closing.reason
+        ELSE CASE WHEN commitment.close_by < :now THEN 'overdue' ELSE 'open' END
+    END
+"""
+_PLACED = """
+    log_queue AS commitment
+    JOIN log_entries AS placed ON placed.queue_id = commitment.id
+    LEFT JOIN (log_queue AS closing JOIN log_entries AS closed ON closed.queue_id = closing.id)
+        ON closing.theatre_id = commitment.theatre_id
+        AND closing.type IN ('certificate/v1', 'void/v1')
+"""
+_COUNTED = text(f"""
+    SELECT commitment.construct_version, {_STATUS} AS status, count(*)
+    FROM {_PLACED}
+    WHERE commitment.type = 'commitment/v1' AND commitment.construct_id = :construct_id
+        AND (CAST(:construct_version AS text) IS NULL
+            OR commitment.construct_version = :construct_version)
+    GROUP BY 1, 2 ORDER BY 1, 2
+""")  # noqa: S608 - of constants alone
+_AROUND = text(f"""
+    WITH versions AS (
+        SELECT DISTINCT construct_id, construct_version FROM log_queue
+        WHERE type = 'commitment/v1' AND theatre_id = ANY(CAST(:theatre_ids AS uuid[]))
+    ), runs AS (
+        SELECT commitment.theatre_id, versions.*, {_STATUS} AS status, row_number() OVER (
+            PARTITION BY versions.construct_id, versions.construct_version
+            ORDER BY placed.log_index
+        ) AS number
+        FROM {_PLACED}
+        JOIN versions ON versions.construct_id = commitment.construct_id
+            AND versions.construct_version = commitment.construct_version
+        WHERE commitment.type = 'commitment/v1'
+    ), totals AS (
+        SELECT construct_id, construct_version, status, count(*) AS runs
+        FROM runs GROUP BY 1, 2, 3
     )
-    SELECT construct_version, status, count(*),
-        count(*) FILTER (WHERE log_index <= (SELECT log_index FROM own)),
-        count(*) FILTER (WHERE log_index = (SELECT log_index FROM own))
-    FROM runs GROUP BY construct_version, status ORDER BY construct_version, status
-""")
+    SELECT own.theatre_id, own.number, own.status, totals.status, totals.runs
+    FROM runs AS own JOIN totals USING (construct_id, construct_version)
+    WHERE own.theatre_id = ANY(CAST(:theatre_ids AS uuid[]))
+""")  # noqa: S608 - of constants alone
 
 
 # Queueing, in the transaction of what has happened.

@@ -21,8 +21,10 @@ from backend.repositories.counted_runs import (
     find_runs_of_owner,
 )
 from backend.services.certificates import effective_tier
+from backend.services.transparency.publication import construct_record
 from theatre.engine.constraint_gate import Review, effective_review
 from theatre.engine.tier_assigner import EffectiveTier, VerificationTier
+from theatre.transparency.record import RunCounts
 
 VALID_FOR = timedelta(seconds=60)
 
@@ -38,6 +40,8 @@ class RoutingAnswer:
     run_by: str | None
     review: Review
     valid_until: datetime
+    record: RunCounts
+    """What came of the logged runs of that version, or of all, by any user."""
 
 
 async def route(
@@ -53,12 +57,13 @@ async def route(
     run = await find_newest_run(
         connection, construct_id, construct_version=construct_version, accepted=accepted
     )
+    version = construct_version if run is None else run.construct_version
+    record, _ = await construct_record(connection, construct_id, version, now=now)
     if run is None:
         own = await find_runs_of_owner(connection, construct_id, accepted=accepted)
-        return _answer(construct_version, None, None, (_why_no_run(own),), declared_review, now)
-    return _answer(
-        run.construct_version, run, _evaluate_run(construct_id, run, now), (), declared_review, now
-    )
+        return _answer(version, None, None, (_why_no_run(own),), declared_review, record, now)
+    worth = _evaluate_run(construct_id, run, now)
+    return _answer(version, run, worth, (), declared_review, record, now)
 
 
 def _why_no_run(own: OwnRuns) -> str:
@@ -92,6 +97,7 @@ def _answer(
     worth: EffectiveTier | None,
     reasons: tuple[str, ...],
     declared_review: str | None,
+    record: RunCounts,
     now: datetime,
 ) -> RoutingAnswer:
     tier = VerificationTier.UNVERIFIED if worth is None else worth.tier
@@ -109,5 +115,6 @@ def _answer(
         certificate_id=None if run is None else run.certificate_id,
         run_by=None if run is None else run.run_by,
         review=effective_review(tier.value, declared_review),
+        record=record,
         valid_until=min(until, expires_at) if expires_at and expires_at > now else until,
     )
