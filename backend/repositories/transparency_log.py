@@ -172,8 +172,26 @@ async def is_closed(connection: AsyncConnection, theatre_id: str) -> bool:
 
 
 async def lock_trust(connection: AsyncConnection) -> None:
-    """Be the only one to change `trust.json`, for this transaction."""
+    """Be the only one to change `trust.json`, for this transaction; no certificate is signed."""
     await connection.execute(select(func.pg_advisory_xact_lock(_TRUST_LOCK)))
+
+
+async def hold_trust(connection: AsyncConnection) -> None:
+    """Keep `trust.json` and the keys as they are, for this transaction."""
+    await connection.execute(select(func.pg_advisory_xact_lock_shared(_TRUST_LOCK)))
+
+
+class Revocation(NamedTuple):
+    """The entry that revokes a key, and its place in the log; None while it waits for one."""
+
+    entry: bytes
+    place: int | None
+
+
+async def find_revocation(connection: AsyncConnection, kid: str) -> Revocation | None:
+    """Return what revokes an issuer's key, logged or queued; None for one that may sign."""
+    row = (await connection.execute(_REVOCATION, {"kid": kid})).first()
+    return None if row is None else Revocation._make(row)
 
 
 async def find_trust(connection: AsyncConnection) -> bytes | None:
@@ -182,6 +200,14 @@ async def find_trust(connection: AsyncConnection) -> bytes | None:
     return cast("bytes | None", await connection.scalar(query))
 
 
+_REVOCATION = text("""
+    SELECT log_queue.entry, log_entries.log_index
+    FROM log_queue LEFT JOIN log_entries ON log_entries.queue_id = log_queue.id
+    CROSS JOIN LATERAL (SELECT convert_from(log_queue.entry, 'UTF8')::jsonb AS members) AS read
+    WHERE log_queue.theatre_id IS NULL AND log_queue.type = 'key/v1'
+        AND members->>'kid' = :kid AND members->>'revoked_at' IS NOT NULL
+    ORDER BY log_queue.id LIMIT 1
+""")
 _NONCE = text("""
     SELECT detail_json->>'run_nonce' FROM theatre_audit_events
     WHERE theatre_id = :theatre_id AND event_type = 'activated'
