@@ -28,9 +28,11 @@ LINES = {"Content-Type": "application/x-ndjson"}
 NOT_NOW = {
     "cancel_theatre": 409,
     "settle_theatre": 409,
+    "get_commitment": 404,
     "get_episode": 404,
     "get_evidence_bundle": 404,
     "get_evidence_file": 404,
+    "get_replay": 404,
     "get_verification_result": 409,
 }
 """Operation id → what the owner is answered about a theatre that has not run."""
