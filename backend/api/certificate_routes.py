@@ -150,6 +150,7 @@ async def get_routing(
         construct_version=construct_version,
         declared_review=declared_review,
         accepted=service.resources.accepted_templates.content_hashes,
+        records=service.run_records,
         now=now,
     )
     decides = None if answer.run_by is None else True

@@ -92,6 +92,15 @@ class SignedCertificate(NamedTuple):
     sigstore: bytes
 
 
+class AuditedCertificate(NamedTuple):
+    """What an audit is about, and whose it is."""
+
+    theatre_id: str
+    user_id: str
+    document: bytes
+    statement_sha256: str
+
+
 class WholeCertificate(NamedTuple):
     """A certificate as a list shows it, and its bytes."""
 
@@ -127,6 +136,17 @@ async def find_certificate_bytes(
     """Return the bytes of a certificate; None where there is none."""
     row = (await connection.execute(_BYTES, {"wanted": certificate_id})).first()
     return None if row is None else CertificateBytes._make(row)
+
+
+async def find_audited(
+    connection: AsyncConnection, certificate_id: str
+) -> AuditedCertificate | None:
+    """Return what an audit of a certificate is about; None where there is none."""
+    table = TheatreCertificate
+    query = select(table.theatre_id, Theatre.user_id, table.document, table.statement_sha256)
+    query = query.join(Theatre, Theatre.id == table.theatre_id).where(table.id == certificate_id)
+    row = (await connection.execute(query)).first()
+    return None if row is None else AuditedCertificate._make(row)
 
 
 async def find_signed(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
@@ -171,6 +172,13 @@ async def is_closed(connection: AsyncConnection, theatre_id: str) -> bool:
     return (await connection.execute(query)).first() is not None
 
 
+async def is_entry_queued(connection: AsyncConnection, entry: bytes) -> bool:
+    """Tell whether the log has an entry, or will have it."""
+    same = func.sha256(QueuedEntry.entry) == hashlib.sha256(entry).digest()
+    query = select(QueuedEntry.id).where(same)
+    return (await connection.execute(query)).first() is not None
+
+
 async def lock_trust(connection: AsyncConnection) -> None:
     """Be the only one to change `trust.json`, for this transaction; no certificate is signed."""
     await connection.execute(select(func.pg_advisory_xact_lock(_TRUST_LOCK)))
@@ -271,6 +279,49 @@ async def count_runs_around(
     return [CountedPlace(str(row[0]), *row[1:]) for row in rows]
 
 
+class CountedAudits(NamedTuple):
+    """How many audits there were of certificates, as `LogRecord.audits` has them."""
+
+    requested: int
+    answered: int
+    overdue: int
+
+
+async def count_audits(
+    connection: AsyncConnection, construct_id: str, construct_version: str | None, *, now: datetime
+) -> CountedAudits:
+    """Count the logged audits of a construct's certificates, or of those of one version."""
+    values = {"construct_id": construct_id, "construct_version": construct_version, "now": now}
+    rows = await connection.execute(_AUDITS, queryable_columns(values))
+    return CountedAudits._make(rows.one())
+
+
+_AUDITS = text("""
+    WITH logged AS (
+        SELECT log_queue.type, log_entries.log_index,
+            convert_from(log_queue.entry, 'UTF8')::jsonb AS members
+        FROM log_queue JOIN log_entries ON log_entries.queue_id = log_queue.id
+        WHERE log_queue.theatre_id IS NULL
+            AND log_queue.type IN ('dispute/v1', 'attestation/v1')
+    ), audits AS (
+        SELECT CAST(asked.members->>'open_by' AS timestamptz) AS open_by, EXISTS (
+            SELECT FROM logged AS answer
+            WHERE answer.members->>'answers' = asked.members->>'envelope_sha256'
+                AND answer.members->>'statement_sha256' = asked.members->>'statement_sha256'
+                AND answer.log_index > asked.log_index
+        ) AS is_answered
+        FROM logged AS asked
+        JOIN theatre_certificates AS certificate
+            ON certificate.statement_sha256 = asked.members->>'statement_sha256'
+        WHERE asked.type = 'dispute/v1' AND asked.members->>'open_by' IS NOT NULL
+            AND certificate.construct_id = :construct_id
+            AND (CAST(:construct_version AS text) IS NULL
+                OR certificate.construct_version = :construct_version)
+    )
+    SELECT count(*), count(*) FILTER (WHERE is_answered),
+        count(*) FILTER (WHERE NOT is_answered AND open_by < :now)
+    FROM audits
+""")
 _STATUS = """
     CASE closing.type
         WHEN 'certificate/v1' THEN 'certified'
@@ -346,10 +397,12 @@ async def queue_void(connection: AsyncConnection, theatre_id: str, reason: VoidR
     await connection.execute(insert(QueuedEntry), row)
 
 
-async def queue_keys(connection: AsyncConnection, entries: Sequence[bytes]) -> None:
-    """Queue the entries of keys, but for those that were queued before."""
+async def queue_entries(
+    connection: AsyncConnection, kind: EntryType, entries: Sequence[bytes]
+) -> None:
+    """Queue entries that are of no theatre, but for those that were queued before."""
     for entry in entries:
-        row = {"type": EntryType.KEY.value, "entry": entry}
+        row = {"type": kind.value, "entry": entry}
         statement = insert_or_leave(QueuedEntry).values(row)
         await connection.execute(statement.on_conflict_do_nothing())
 

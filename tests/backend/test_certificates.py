@@ -134,6 +134,8 @@ def test_a_certificate_is_read_with_what_it_is_worth_now(scene: Scene) -> None:
             "others": {"commitments": 0, "certified": 0, "void": {}, "open": 0, "overdue": 0},
             "text": "run 1 of 1",
         },
+        "disclosure": "public",
+        "episodes_withheld": 0,
         "document_sha256": hashlib.sha256(issued.body.removesuffix(b"\n")).hexdigest(),
     }
     bundle = f"/theatres/{theatre['id']}/evidence-bundle"

@@ -6,20 +6,27 @@ import hashlib
 import io
 import tarfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from fastapi.routing import iter_route_contexts
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.api.http.access_policy import Access, DeclaredRoute
 from backend.main import RESOURCES, create_app
+from backend.repositories.transparency_log import CountedAudits, count_audits
+from backend.runtime import now
 from tests.backend.databases import Database
-from tests.backend.log_rows import await_logged
+from tests.backend.log_rows import await_logged, record_of_rows
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.theatre_templates import with_config
 from tests.theatre.runs import checked
+from theatre.cli import cli
 from theatre.engine.audit_chain import GENESIS
 from theatre.engine.bundle_check.report import CheckStatus, Verdict
 from theatre.engine.bundle_check.verifier import verifier_source
@@ -269,3 +276,67 @@ def test_what_a_template_withholds_is_said_to_be_withheld_and_the_rest_is_open(
     assert client.get(f"{path}/evidence-bundle").body == published.body
     whole = unpacked(ada.get(f"{path}/evidence-bundle").body, tmp_path / "owner")
     assert (checked(whole).consistent, (whole / "coin.txt").exists()) == (True, True)
+    signed, shown = tmp_path / "signed.json", tmp_path / "shown.json"
+    signed.write_bytes(client.get(f"/certificates/{view['certificate_id']}/sigstore").body)
+    assert echelon("disclose", whole, "--episodes", ",".join(closed), "--output", shown) == 0
+    assert echelon("audit", "check", signed, shown) == 0
+
+
+def echelon(*arguments: object) -> int:
+    return CliRunner().invoke(cli, [str(one) for one in arguments]).exit_code
+
+
+def test_an_audit_is_logged_answered_by_the_owner_alone_and_counted(
+    client: Client,
+    stage: SumsStage,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ECHELON_TRUST_HOME", str(tmp_path / "auditor"))
+    ada, bob = client.registered("ada"), client.registered("bob")
+    path = ended(ada, with_config(stage.template, disclosure="hashes"))
+    certificate = client.get(f"{path}/certificate").document
+    audits = f"/certificates/{certificate['certificate_id']}/audits"
+    signed, shown = tmp_path / "signed.json", tmp_path / "shown.json"
+    signed.write_bytes(client.get(f"/certificates/{certificate['certificate_id']}/sigstore").body)
+
+    def asked(name: str, days: int) -> dict[str, Any]:
+        file = tmp_path / name
+        drawn = ("--draw", 3, "--days", days, "--output", file)
+        assert echelon("audit", "request", signed, *drawn) == 0
+        return parse_object(file.read_bytes())
+
+    def answer(document: object, name: str = "audit.json") -> Reply:
+        coin = (tmp_path / f"{name}.coin").read_text().strip()
+        return ada.post(f"{audits}/answer", {"request": document, "coin": coin})
+
+    request, hasty, ignored = (
+        asked(*one) for one in (("audit.json", 30), ("hasty.json", 2), ("ignored.json", 8))
+    )
+    assert answer(request).slug == "audit-refused"
+    for refused in (hasty, {**request, "statement_sha256": "ab" * 32}, {**request, "episodes": 3}):
+        assert bob.post(audits, refused).slug == "audit-refused"
+    for document in (request, request, ignored):
+        logged = bob.post(audits, document)
+        assert (logged.status, logged.document["open_by"][:19]) == (200, document["open_by"][:19])
+    assert answer(request, "ignored.json").slug == "audit-refused"
+    coin = (tmp_path / "audit.json.coin").read_text().strip()
+    assert bob.post(f"{audits}/answer", {"request": request, "coin": coin}).slug == "not-found"
+    opened = answer(request)
+    assert (opened.status, answer(request).body) == (200, opened.body)
+    shown.write_bytes(opened.body)
+    given = ("--audit", tmp_path / "audit.json", "--coin", tmp_path / "audit.json.coin")
+    assert echelon("audit", "check", signed, shown, *given) == 0
+    await_logged(database, 5)
+    record = client.get(f"/constructs/{certificate['construct_id']}/record").document
+    assert record["audits"] == {"requested": 2, "answered": 1, "overdue": 0}
+    assert [one.answered_at for one in record_of_rows(database).audits.values()] == [4, None]
+
+    async def counted(engine: AsyncEngine, days: int) -> CountedAudits:
+        async with engine.connect() as connection:
+            late = now() + timedelta(days=days)
+            return await count_audits(connection, certificate["construct_id"], None, now=late)
+
+    assert database.play(lambda engine: counted(engine, 7)) == (2, 1, 0)
+    assert database.play(lambda engine: counted(engine, 9)) == (2, 1, 1)

@@ -22,12 +22,13 @@ from backend.repositories.transparency_log import (
     find_revocation,
     find_trust,
     lock_trust,
-    queue_keys,
+    queue_entries,
     store_trust,
 )
 from backend.settings import Settings, variable
 from theatre.engine.canonical_json import canonical_line
 from theatre.files.trust_home import TrustHome
+from theatre.transparency.entries import EntryType
 from theatre.transparency.errors import MalformedError
 from theatre.transparency.notes import Sign
 from theatre.transparency.trust import Trust, key_entry
@@ -124,7 +125,7 @@ async def publish_trust(engine: AsyncEngine, trust: Trust, *, at: datetime) -> N
             _require_continued(before, trust)
             known = set(map(key_entry, before.keys))
             changed = [entry for entry in map(key_entry, trust.keys) if entry not in known]
-            await queue_keys(connection, changed)
+            await queue_entries(connection, EntryType.KEY, changed)
 
 
 async def require_unrevoked(connection: AsyncConnection, trust: Trust) -> None:
@@ -158,7 +159,7 @@ async def log_revocation(engine: AsyncEngine, trust: Trust, kid: str, *, at: dat
                 "in ECHELON_DATABASE_URL, or its home in ECHELON_HOME"
             )
         if await find_revocation(connection, kid) is None:
-            await queue_keys(connection, [key_entry(key, revoked_at=at)])
+            await queue_entries(connection, EntryType.KEY, [key_entry(key, revoked_at=at)])
     for _ in range(int(_PATIENCE_SECONDS / _LOOK_SECONDS)):
         async with engine.connect() as connection:
             found = await find_revocation(connection, kid)
