@@ -187,16 +187,13 @@ async def get_evidence_file(
     responses=describe_download("application/x-ndjson", description="Training records, one a line"),
     openapi_extra=describe_headers(IF_NONE_MATCH, RANGE),
 )
-@disclosed(Scope.READ, "not-found", "range-not-satisfiable")
+@public("not-found", "range-not-satisfiable")
 async def get_replay(
-    request: Request, reader: Reader, theatre_id: UUID, _turn: Admission, transaction: Transaction
+    request: Request, theatre_id: UUID, _turn: Admission, transaction: Transaction
 ) -> Response:
     """Download the training records of an archived theatre, one a line."""
     found = await evidence.training_export(
-        transaction,
-        str(theatre_id),
-        reader=_id_of(reader),
-        resources=get_service(request).resources,
+        transaction, str(theatre_id), get_service(request).resources
     )
     return _send_file(request, theatre_id, found)
 

@@ -35,7 +35,6 @@ NOT_NOW = {
     "get_episode": 404,
     "get_evidence_bundle": 404,
     "get_evidence_file": 404,
-    "get_replay": 404,
     "get_verification_result": 409,
 }
 """Operation id → what the owner is answered about a theatre that has not run."""
