@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -60,14 +60,14 @@ def trust_folder(environment: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class TrustHome:
-    """An issuer's folder."""
+    """An issuer's folder; `log` keeps the places of entries that it has read."""
 
     folder: Path
+    log: LogFolder = field(init=False, repr=False, compare=False)
 
-    @property
-    def log(self) -> LogFolder:
-        """Return the issuer's log."""
-        return LogFolder(self.folder / "log")
+    def __post_init__(self) -> None:
+        """Open the log once: each of its readers would read all places anew."""
+        object.__setattr__(self, "log", LogFolder(self.folder / "log"))
 
     @property
     def open_commitments(self) -> OpenCommitments:
