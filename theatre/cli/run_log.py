@@ -211,9 +211,10 @@ async def _decide(
     resolution = view.resolution or {}
     if resolution.get("outcome") == "certified":
         try:
-            _check_result(known, resolution, is_checked=is_checked)
-            signed = await _sign(home, trust, known)
-            closing = certificate_entry(_certificate(known), signed.payload, index)
+            certificate = _certificate(known)
+            _check_result(known, certificate, resolution, is_checked=is_checked)
+            signed = await _sign(home, trust, known, certificate)
+            closing = certificate_entry(certificate, signed.payload, index)
         except NotEarnedError as error:
             warn(f"not signed: {error}")
             closing = _void(known, index, VoidReason.FAILED)
@@ -238,9 +239,10 @@ def _void(known: OpenCommitment, index: int, reason: VoidReason) -> bytes:
     return encode_entry(EntryType.VOID, members)
 
 
-def _check_result(known: OpenCommitment, resolution: JsonObject, *, is_checked: bool) -> None:
+def _check_result(
+    known: OpenCommitment, certificate: JsonObject, resolution: JsonObject, *, is_checked: bool
+) -> None:
     """Raise NotEarnedError for a bundle that was changed, or is not what its theatre ended with."""
-    certificate = _certificate(known)
     if any(certificate.get(name) != resolution[name] for name in _OF_RESOLUTION):
         raise NotEarnedError("expected the certificate that the theatre ended with, got another")
     if not is_checked:
@@ -257,7 +259,12 @@ def _check_result(known: OpenCommitment, resolution: JsonObject, *, is_checked: 
 
 
 async def _sign(
-    home: TrustHome, trust: Trust, known: OpenCommitment, *, logged: str | None = None
+    home: TrustHome,
+    trust: Trust,
+    known: OpenCommitment,
+    certificate: JsonObject,
+    *,
+    logged: str | None = None,
 ) -> _Signed:
     """Sign the certificate of a bundle, and keep that durably.
 
@@ -265,15 +272,17 @@ async def _sign(
     NotEarnedError where certificate or run are not of the commitment, or not what was logged.
     """
     proof = await _commitment_proof(home, trust, known)
-    payload = _statement(trust, known, proof)
+    payload = _statement(trust, known, certificate, proof)
     if logged not in {None, sha256_hex(payload)}:
         raise NotEarnedError("expected the certificate that was logged, got another")
     return _Signed(proof, payload, _keep_signed(home, trust, known.folder, payload))
 
 
-def _statement(trust: Trust, known: OpenCommitment, proof: LogProof) -> bytes:
+def _statement(
+    trust: Trust, known: OpenCommitment, certificate: JsonObject, proof: LogProof
+) -> bytes:
     """Return what is signed; NotEarnedError where the certificate is not of the commitment."""
-    certificate, salt = _certificate(known), None
+    salt = None
     if decode_entry(known.commitment)[1].get("salted"):
         coin = known.folder / bundle_name(known.theatre_id) / COIN
         salt = Coin.from_line(coin.read_bytes()).secret
@@ -334,8 +343,10 @@ async def _finish(
         kind, members = decode_entry(known.closing)
         if kind is EntryType.CERTIFICATE and known.folder.is_dir():
             try:
-                statement_sha256 = cast("str", members["statement_sha256"])
-                signed = signed or await _sign(home, trust, known, logged=statement_sha256)
+                logged = cast("str", members["statement_sha256"])
+                signed = signed or await _sign(
+                    home, trust, known, _certificate(known), logged=logged
+                )
                 await _write_proofs(home, trust, known, signed, appended)
             except NotEarnedError as error:
                 warn(f"no proofs for {known.theatre_id}: {error}")

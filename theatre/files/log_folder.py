@@ -22,6 +22,7 @@ from theatre.transparency.tiles import TILE_WIDTH, decode_tile, edge_paths, tile
 _SIGNED = ".signed"
 _LOCK = ".lock"
 _LOCK_SECONDS = 0.01
+_FEW = 3
 _THREADS = 8
 _PATIENCE_SECONDS = 120.0
 """A writer is done within a second: who holds a lock for so long hangs."""
@@ -51,10 +52,18 @@ class LogFolder:
         """Make files durable, and the names of their folders."""
         paths = {self._folder / name: data for name, data in files.items()}
         below = {Path(name).parent for name in files} | (_above(files) - await self._durable())
+        folders = [self._folder / folder for folder in below]
+        if len(paths) <= _FEW:
+            # To begin a thread takes more of the processor than to write an entry.
+            for path, data in paths.items():
+                _write(path, data)
+            for folder in folders:
+                sync_folder(folder)
+            return
         # A disk that several threads ask at once makes durable in one go what all of them wait for.
         with ThreadPoolExecutor(_THREADS) as threads:
             list(threads.map(_write, paths.keys(), paths.values()))
-            list(threads.map(sync_folder, [self._folder / folder for folder in below]))
+            list(threads.map(sync_folder, folders))
 
     async def _durable(self) -> set[Path]:
         """Return folders that are durable: what was signed lies in them."""

@@ -6,6 +6,7 @@ One issuer a person and not one a working folder. Source: docs/contract/trust.md
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -49,6 +50,9 @@ _ISSUER: Final = "issuer.pem"
 _LOG: Final = "log.pem"
 _COPIES: Final = "copies"
 
+_parse_trust = functools.lru_cache(maxsize=4)(Trust.parse)
+"""A command reads the same bytes several times; each key in them is checked once."""
+
 
 def trust_folder(environment: Mapping[str, str]) -> Path:
     """Return ECHELON_TRUST_HOME, or `echelon` in the user's state folder."""
@@ -77,7 +81,7 @@ class TrustHome:
     def read(self) -> Trust | None:
         """Return the issuer's trust; None where no run has made one."""
         path = self.folder / _TRUST
-        return Trust.parse(path.read_bytes()) if path.exists() else None
+        return _parse_trust(path.read_bytes()) if path.exists() else None
 
     def open(self, *, issuer: str, at: datetime) -> Trust:
         """Return the issuer's trust; the first time, keys are made, readable by the user alone.
