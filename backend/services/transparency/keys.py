@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from securesystemslib.exceptions import UnsupportedLibraryError, VerificationError
+from securesystemslib.exceptions import KeyMismatchError, UnverifiedSignatureError
 from securesystemslib.signer import Key, Signer, SSlibKey
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -102,13 +102,22 @@ def _require_signing(trust: Trust) -> None:
 
 def _open_signer(setting: str, uri: str, public: Key) -> Signer:
     """Return the signer of a URI; SettingsError where it signs as another key or not at all."""
+    wanted = f"expected in {variable(setting)} the URI of the key that trust.json has"
     try:
         signer = Signer.from_priv_key_uri(uri, public)
-        public.verify_signature(signer.sign(_PROBE), _PROBE)
-    except (OSError, ValueError, VerificationError, UnsupportedLibraryError) as error:
+        signature = signer.sign(_PROBE)
+        # A KMS is not asked which key it has: the first signature tells.
+        public.verify_signature(signature, _PROBE)
+    except (KeyMismatchError, UnverifiedSignatureError) as error:
         raise SettingsError(
-            f"expected in {variable(setting)} the URI of the key that trust.json has, got one that "
-            f"cannot sign as that ({type(error).__name__}): for a file it is file2:/path"
+            f"{wanted}, got one that signs with another key: name that key, or the trust.json of "
+            "this one"
+        ) from error
+    except Exception as error:
+        # The library of a KMS raises what it likes.
+        raise SettingsError(
+            f"{wanted}, got one that does not sign ({type(error).__name__}): "
+            "for a file it is file2:/path"
         ) from error
     return signer
 
