@@ -23,7 +23,7 @@ COMMANDS = {
     "attest": ("theatre.cli.attest_command:attest", "Sign what the check of a bundle found."),
     "audit": ("theatre.cli.audit_group:audit", "Ask for a sample of episodes, and check it."),
     "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
-    "compare": ("theatre.cli.compare_command:compare", "Compare oracles on one ground truth."),
+    "compare": ("theatre.cli.compare_command:compare", "Compare runs of one dataset."),
     "construct": (
         "theatre.cli.construct_group:construct",
         "Serve and list constructs, print versions.",

@@ -45,9 +45,3 @@ class NoVerificationError(VerificationError):
     """What was given is no verification of summaries, nor a certificate: it is something else."""
 
     code = "no-verification"
-
-
-class NotComparableError(VerificationError):
-    """Runs were not committed to the same ground truth, scorers and terms."""
-
-    code = "not-comparable"

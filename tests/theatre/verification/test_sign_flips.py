@@ -8,8 +8,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from theatre.scorers.computations.paired_answers import detectable_difference, mean_difference
-from theatre.verification.comparison.sealed_runs import DRAWS, MAX_ENUMERATED, sign_flip_test
+from theatre.engine.scoring.differences import (
+    DRAWS,
+    MAX_ENUMERATED,
+    detectable_difference,
+    mean_difference,
+    sign_flip_test,
+)
 
 SEED = "5e" * 32
 
