@@ -186,7 +186,7 @@ def test_what_the_author_calls_it_is_no_term(right: Finished, tmp_path: Path) ->
 
 
 def played(folder: Path, coin: Coin, *, version: str = OTHER) -> Finished:
-    changes = {**ON, **PLAYED, "/version_pins/constructs": {PILOT: version}}
+    changes: dict[str, JsonValue] = {**ON, **PLAYED, "/version_pins/constructs": {PILOT: version}}
     stage = pilot_stage(folder, EPISODES, changes=changes, name=str(folder), coin=coin)
     adapter = ScriptedAdapter(all_knowing(stage), version=version)
     return stage.run(adapter, around=with_runner)

@@ -79,6 +79,7 @@ THEATRE_COMMANDS = {
         "theatre.cli.validate_command:validate",
         "Check a template against every rule.",
     ),
+    "watch": ("theatre.cli.watch_command:watch", "Follow a run to its end, from another process."),
 }
 theatre_group = LazyGroup(
     "theatre",

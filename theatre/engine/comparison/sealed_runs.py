@@ -173,7 +173,7 @@ def require_comparable(runs: Sequence[SealedRun]) -> None:
         raise NotComparableError(f"expected each run once, got theatre {again} more than once")
     first = _terms(runs[0])
     for run in runs[1:]:
-        paths = list(find_differences(first, _terms(run)))
+        paths = sorted(find_differences(first, _terms(run)), key=_rank)
         if paths:
             more = f" and {len(paths) - _PATHS} more" if len(paths) > _PATHS else ""
             raise NotComparableError(
@@ -203,11 +203,15 @@ def _terms(run: SealedRun) -> JsonObject:
     return terms
 
 
+def _rank(path: str) -> int:
+    """Return the place of a path's kind: what explains most is named first."""
+    places = (at for at, (_, members) in enumerate(_KINDS) if path.startswith(members))
+    return next(places, len(_KINDS))
+
+
 def _kind(paths: Sequence[str]) -> str:
-    for kind, members in _KINDS:
-        if any(path.startswith(one) for path in paths for one in members):
-            return kind
-    return "terms"
+    rank = _rank(paths[0])
+    return _KINDS[rank][0] if rank < len(_KINDS) else "terms"
 
 
 def find_differences(one: JsonValue, other: JsonValue, at: str = "") -> Iterator[str]:
