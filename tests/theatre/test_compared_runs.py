@@ -215,7 +215,7 @@ def test_the_command_lists_flips_draws_and_counts(
     right: Finished, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = dict.fromkeys((2, 3, 5, 7, 8, 11), WRONG)
-    other = pilot(tmp_path, wrong | {1: ERROR}, version="cafe" * 16)
+    other = pilot(tmp_path, wrong | {1: ERROR, 12: REFUSED}, version="cafe" * 16)
     runs = [str(right.bundle), str(other.bundle)]
     assert run_guarded(cli, ["compare", *runs, "--flips", "2", "--plot", str(tmp_path)]) == 0
     said = capsys.readouterr().out
@@ -224,6 +224,7 @@ def test_the_command_lists_flips_draws_and_counts(
     )
     assert "  … 5 more: --flips 7" in said
     assert "failed       0 and 1 episodes, counted 0" in said
+    assert "at worst     +0.500 … +0.667, with each gap as 0 or as 1\n" in said
     picture = ET.parse(tmp_path / "differences.svg")  # noqa: S314  # our own picture
     words = " ".join("".join(one.itertext()) for one in picture.iter()).replace("  ", " ")
     for wanted in ("UNVERIFIED", f"n = {COUNT} of {COUNT}", "resolved 20", "results ", "dataset "):

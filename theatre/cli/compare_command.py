@@ -153,6 +153,11 @@ def _print_pair(pair: Mapping[str, Any], flips: int) -> None:
             f"left out     {left['first']} that count for {second} alone, {left['second']} for "
             f"{first} alone, {left['both']} for neither (composite)"
         )
+        worst = measures[COMPOSITE]["at_worst"]
+        if worst is not None:
+            echo(
+                f"at worst     {worst['low']:+.3f} … {worst['high']:+.3f}, with each gap as 0 or as 1"
+            )
     if any(failed.values()):
         echo(f"failed       {failed['first']} and {failed['second']} episodes, counted 0")
     for name, one in measures.items():
