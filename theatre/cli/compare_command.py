@@ -155,9 +155,8 @@ def _print_pair(pair: Mapping[str, Any], flips: int) -> None:
         )
         worst = measures[COMPOSITE]["at_worst"]
         if worst is not None:
-            echo(
-                f"at worst     {worst['low']:+.3f} … {worst['high']:+.3f}, with each gap as 0 or as 1"
-            )
+            bounds = f"{worst['low']:+.3f} … {worst['high']:+.3f}"
+            echo(f"at worst     {bounds}, with each gap as 0 or as 1")
     if any(failed.values()):
         echo(f"failed       {failed['first']} and {failed['second']} episodes, counted 0")
     for name, one in measures.items():
