@@ -24,6 +24,10 @@ COMMANDS = {
     "audit": ("theatre.cli.audit_group:audit", "Ask for a sample of episodes, and check it."),
     "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
     "compare": ("theatre.cli.compare_command:compare", "Compare runs of one dataset."),
+    "completion": (
+        "theatre.cli.completion_command:completion",
+        "Print what your shell needs to complete commands.",
+    ),
     "construct": (
         "theatre.cli.construct_group:construct",
         "Serve and list constructs, print versions.",

@@ -17,6 +17,10 @@ class RepositoryError(VerificationError):
     code = "repository-unreadable"
 
 
+class RepositoryMissingError(RepositoryError):
+    """There is no folder where a local clone should be."""
+
+
 class NoRecordError(VerificationError):
     """What was given has not the form of a ground-truth record."""
 
