@@ -232,3 +232,30 @@ def test_the_command_lists_flips_draws_and_counts(
     assert run_guarded(cli, ["compare", *runs, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert len(measured(document)["flips"]) == 7
+
+
+def test_a_withheld_episode_stays_in_the_comparison_and_is_named_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes: dict[str, JsonValue] = {
+        "/schema_version": "2.2.0",
+        "/product_theatre_config/disclosure": "withheld",
+        "/product_theatre_config/withheld": {"episodes": ["pilot-2"]},
+    }
+    runs = [
+        pilot(tmp_path / version, answers, changes=changes, version=version * 16)
+        for version, answers in (("beef", {}), ("cafe", {2: WRONG, 3: WRONG}))
+    ]
+    folders = [tmp_path / f"published-{run.theatre.theatre_id}" for run in runs]
+    for run, folder in zip(runs, folders, strict=True):
+        words = ["disclose", str(run.bundle), "--published", "--output", str(folder)]
+        assert run_guarded(cli, words) == ExitCode.OK
+    whole, open_part = (compare_bundles(one) for one in ([run.bundle for run in runs], folders))
+    flips = [(one["episode_id"], one["is_withheld"]) for one in measured(dict(open_part))["flips"]]
+    assert flips == [("pilot-2", True), ("pilot-3", False)]
+    assert measured(dict(open_part))["difference"] == measured(dict(whole))["difference"]
+    capsys.readouterr()
+    assert run_guarded(cli, ["compare", *map(str, folders)]) == ExitCode.OK
+    said = capsys.readouterr().out
+    assert "  pilot-2  1.000 → 0.000 (withheld)\n" in said
+    assert "2 runs withhold episodes: only their issuers computed those" in said
