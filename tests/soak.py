@@ -181,6 +181,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/cli/test_demo.py",
         "tests/theatre/debate/test_runs.py::test_estimators_recover",
         "tests/theatre/test_interval_coverage.py::test_a_resampled_interval",
+        "tests/theatre/test_scoring_differences.py::test_a_resampled_difference",
         "tests/theatre/test_mixed_coverage.py::test_an_interval_with_a_human_part",
         "tests/theatre/test_scoring_holdout_gap.py::test_a_gap_is_flagged_as_often",
     ),
