@@ -14,7 +14,7 @@ import click
 from theatre.cli.committing import name_variable_in_errors
 from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
-from theatre.engine.templates import ProductTheatreTemplate, VersionPins
+from theatre.engine.templates import PLAIN_ADAPTERS, ProductTheatreTemplate, VersionPins
 from theatre.oracles.construct_registry import (
     RegisteredConstruct,
     local_adapter_for,
@@ -187,6 +187,11 @@ def _adapter(
 
         is_plain = pins.adapter_version == PLAIN_PIN
         return make_http_adapter(construct, workspace, PLAIN_ORACLE if is_plain else ENVELOPES)
+    if endpoint.adapter_type in PLAIN_ADAPTERS:
+        # Imported here: the SDKs take half a second, which only their runs should pay.
+        from theatre.cli.plain_adapters import make_plain_adapter  # noqa: PLC0415  # see above
+
+        return make_plain_adapter(endpoint, construct, workspace)
     program = program_of(construct)
     if endpoint.adapter_type == "python":
         return PythonOracleAdapter(program, clock=utc_now, monotonic=time.monotonic)

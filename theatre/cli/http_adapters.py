@@ -29,7 +29,7 @@ def make_http_adapter(
         return served_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
     return http_adapter_for(
         construct,
-        policy=_policy(workspace),
+        policy=outbound_policy(workspace),
         environment=workspace.environment,
         clock=utc_now,
         monotonic=time.monotonic,
@@ -39,13 +39,14 @@ def make_http_adapter(
 
 def check_address(place: str, workspace: Workspace) -> str | None:
     """Return what is doubtful of a URL now; raises as `OutboundPolicy.judge_found`."""
-    policy = _policy(workspace)
+    policy = outbound_policy(workspace)
     url = policy.check_url(place)
     found = asyncio.run(resolve_addresses(policy, [place]))
     return policy.judge_found(url, found.get(place, ()))
 
 
-def _policy(workspace: Workspace) -> OutboundPolicy:
+def outbound_policy(workspace: Workspace) -> OutboundPolicy:
+    """Return where calls may go; OutboundPolicyError names the variable."""
     try:
         return OutboundPolicy(allow=workspace.outbound_allow)
     except OutboundPolicyError as error:

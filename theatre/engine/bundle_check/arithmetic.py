@@ -825,6 +825,17 @@ STATES: Final[Mapping[str, tuple[str | None, str | None]]] = {
     "settling": ("ACTIVE", "SETTLING"),
 }
 """The states that an event leads from and to; every other event leads nowhere."""
+TOKENS: Final = ("input_tokens", "output_tokens")
+
+
+def is_usage(value: object) -> bool:
+    """Return whether a value is what a provider counted of one call."""
+    if not isinstance(value, dict) or value.keys() != set(TOKENS):
+        return False
+    return all(type(value[name]) is int and 0 <= value[name] <= MOST_TOKENS for name in TOKENS)
+
+
+MOST_TOKENS: Final = 10**9
 RESERVED: Final = (
     "qualification",
     "corrected_scores",

@@ -48,7 +48,11 @@ from theatre.engine.models import (
 
 STATUSES = frozenset(status.value for status in InvocationStatus)
 MOCK = "mock"
-SOURCES = ("computed", "claimed")
+SOURCES = ("computed", "declared", "claimed")
+"""Who says which version answered, the surest first."""
+
+DECLARED = frozenset({"openai", "anthropic", "mcp", "container"})
+"""The adapters of which the template pins what is asked."""
 
 PART_SIZE = 1000
 _EPISODE = re.compile(r"invocations/episode_(\d{6,})\.json", re.ASCII)
@@ -140,12 +144,12 @@ class CallFacts:
     determinism_differences: int = 0
     adapters: dict[str, str] = field(default_factory=dict)
     rehearsal: bool = False
-    claimed: bool = False
+    sources: set[str] = field(default_factory=set)
 
     @property
     def version_source(self) -> str:
-        """Return what the certificate must say: one claimed version makes all of them claimed."""
-        return SOURCES[self.claimed]
+        """Return what the certificate must say: the least sure of all."""
+        return max(self.sources, key=SOURCES.index, default="computed")
 
     def note(self, record: Recorded) -> None:
         """Take the facts of one record, as far as it has them."""
@@ -161,7 +165,8 @@ class CallFacts:
                 self.rehearsal |= is_mock(adapter)
                 if isinstance(construct, str):
                     self.adapters[construct] = adapter
-            self.claimed |= at(call, "version_source") == "claimed"
+            source = at(call, "version_source")
+            self.sources |= {source} if isinstance(source, str) and source in SOURCES else set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

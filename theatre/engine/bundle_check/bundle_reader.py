@@ -510,8 +510,8 @@ class Evidence:
     @cached_property
     def version_source(self) -> str:
         """Who says what version it was: the least of what the records say."""
-        claimed = any("claimed" in asked.sources for asked in self.recorded)
-        return "claimed" if claimed else "computed"
+        found = {source for asked in self.recorded for source in asked.sources}
+        return next((one for one in ("claimed", "declared") if one in found), "computed")
 
 
 def value_at(value: Any, steps: list[str]) -> object:  # noqa: ANN401 - any JSON value

@@ -595,11 +595,9 @@ def _refuse_reserved(document: JsonObject) -> None:
     """Raise DefectError for what 2.2.0 reserves: no version runs it, so no run obeyed it."""
     if document["schema_version"] != "2.2.0":
         return
-    types = _adapter_types(_object(document, "product_theatre_config"))
     found = [
-        *sorted(_object(document, "execution_policy").keys() & {"repeats", "budget"}),
+        *sorted(_object(document, "execution_policy").keys() & {"repeats"}),
         *sorted(_object(document, "scoring").keys() & {"qualifications"}),
-        *sorted(types & {"openai", "anthropic", "mcp", "command"}),
     ]
     if found:
         raise DefectError("a template without what 2.2.0 reserves", ", ".join(found))

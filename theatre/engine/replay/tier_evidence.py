@@ -11,7 +11,7 @@ from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
 from theatre.engine.models import ScorerKind
-from theatre.engine.oracle_contract import Isolation
+from theatre.engine.oracle_contract import DECLARED_ADAPTERS, Isolation
 from theatre.engine.scoring import committed_ratings, exact
 from theatre.engine.scoring.provider import criteria_scorers
 from theatre.engine.templates import ProductTheatreTemplate, product_template
@@ -73,6 +73,9 @@ class CallFacts:
         if facts["claimed"]:
             self.version_source = "claimed"
         for construct_id, pin in cast("dict[str, str]", facts["adapters"]).items():
+            # One version that is only claimed makes all of them claimed.
+            if pin.partition("@")[0] in DECLARED_ADAPTERS and self.version_source == "computed":
+                self.version_source = "declared"
             self.rehearsed |= pin.startswith(MOCK_PIN)
             if construct_id == self.construct_under_test:
                 self.adapter_pin = pin
