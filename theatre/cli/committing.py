@@ -33,7 +33,14 @@ from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
 from theatre.files.datasets import DatasetRoots, verify_datasets
 from theatre.oracles.dataset_copies import refuse_dataset_copies
-from theatre.oracles.endpoints import BY_URL, REGISTERED, Places, endpoints, environment_for, isolation_for
+from theatre.oracles.endpoints import (
+    BY_URL,
+    REGISTERED,
+    Places,
+    endpoints,
+    environment_for,
+    isolation_for,
+)
 from theatre.oracles.errors import AddressNotAllowedError
 from theatre.scorers import load_scorers, scorers_in_use
 

@@ -49,7 +49,7 @@ from theatre.oracles.outbound_policy import (
     is_own_address,
     system_lookup,
 )
-from theatre.oracles.plain_call import AnswerForm, PlainAdapter, Said, PlainSettings, fill
+from theatre.oracles.plain_call import AnswerForm, PlainAdapter, PlainSettings, Said, fill
 from theatre.oracles.wire_forms import CallFailure, RequestHeaders
 
 _MAX_STREAM_BYTES = 8 * MAX_ANSWER_BYTES

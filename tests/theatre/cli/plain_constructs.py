@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
-import sys
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import uvicorn
 from jsonschema import Draft202012Validator
 
 from tests.theatre.oracles.loopback import Received, Respond, response
@@ -182,7 +185,7 @@ if __name__ == "__main__":
     server.run("stdio")
 '''
 
-DOUBLER = '''
+DOUBLER = """
 import sys
 asked = sys.stdin.read() if len(sys.argv) == 1 else sys.argv[1]
 asked = open(asked).read() if asked.startswith("/") else asked
@@ -190,6 +193,24 @@ number = int(asked)
 if number < 0:
     sys.exit("no negative numbers")
 print('{"twice": %d}' % (2 * number))
-'''
+"""
 
-PYTHON = sys.executable
+
+@contextlib.contextmanager
+def tool_server() -> Iterator[str]:
+    """Serve the same tools by streamable HTTP, in a thread; yield the URL."""
+    module: dict[str, Any] = {"__name__": "tool_server"}
+    exec(TOOL_SERVER, module)  # noqa: S102 - the module above
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        module["server"].streamable_http_app(), log_level="error", lifespan="on"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.theatre.cli.doubler import write_theatre
+from tests.theatre.cli.doubler import EPISODES, write_theatre
 from tests.theatre.cli.plain_constructs import (
     DOUBLER,
     KEY,
     TOOL_SERVER,
     anthropic_server,
     openai_server,
+    tool_server,
 )
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import serving
@@ -78,6 +80,15 @@ def test_a_model_is_certified_by_what_it_is_asked(
         place = f"http://127.0.0.1:{one.port}{path}"
         end, certificate = certified(write(tmp_path, kind, place, MODEL))
     assert certificate["version_source"] == "declared"
+    usage = certificate["usage"]
+    assert {name: usage[name] for name in usage if name != "latency_ms"} == {
+        "calls": EPISODES,
+        "calls_counted": EPISODES,
+        "input_tokens": 11 * EPISODES,
+        "output_tokens": 5 * EPISODES,
+        "cost_usd": round(EPISODES * (11 * 1.5 + 5 * 6) / 1e6, 9),
+    }
+    assert 0 <= usage["latency_ms"]["p50"] <= usage["latency_ms"]["p99"]
     assert "version-declared" in certificate["findings"]
     assert "construct-not-isolated" in end["caps"]
 
@@ -96,18 +107,44 @@ def test_a_command_is_certified_from_its_private_copy(tmp_path: Path) -> None:
     version = refused["message"].partition("got ")[2][:64]
     path = write(tmp_path, "command", place, settings, version=version)
     _, certificate = certified(path)
-    assert (certificate["version_source"], certificate["construct_version"]) == ("computed", version)
+    assert (certificate["version_source"], certificate["construct_version"]) == (
+        "computed",
+        version,
+    )
+
+
+TOOL: JsonObject = {"tool": "double", "tool_sha256": "0" * 64}
+
+
+def seen(ended: Any) -> str:
+    """Return the hash that a refusal has seen, for the author to pin."""
+    error = json.loads(ended.stdout)["error"]
+    assert error["code"] == "pin-mismatch", error
+    return re.findall("[0-9a-f]{64}", error["message"])[-1]
 
 
 def test_a_tool_on_stdio_is_certified_as_its_list_names_it(tmp_path: Path) -> None:
-    (tmp_path / "numbers.py").write_text(TOOL_SERVER, encoding="utf-8")
-    settings: JsonObject = {"tool": "double", "tool_sha256": "0" * 64}
-    place = json.dumps(["{python}", "numbers.py"])
-    path = write(tmp_path, "mcp", place, settings, version="0" * 64)
-    refused = json.loads(run(path).stdout)["error"]
-    print(refused)
-    version = refused["message"].partition("got ")[2][:64]
-    path = write(tmp_path, "mcp", place, settings, version=version)
-    refused = json.loads(run(path).stdout)["error"]
-    print(refused)
-    assert 0
+    (tmp_path / "tool_server.py").write_text(TOOL_SERVER, encoding="utf-8")
+    place = json.dumps(["{python}", "tool_server.py"])
+    version = seen(run(write(tmp_path, "mcp", place, TOOL, version="0" * 64)))
+    changed = run(write(tmp_path, "mcp", place, TOOL, version=version))
+    assert "tool_sha256 pins it" in json.loads(changed.stdout)["error"]["message"]
+    settings = {**TOOL, "tool_sha256": seen(changed)}
+    version = seen(run(write(tmp_path, "mcp", place, settings, version="0" * 64)))
+    end, certificate = certified(write(tmp_path, "mcp", place, settings, version=version))
+    assert (certificate["version_source"], certificate["construct_version"]) == (
+        "declared",
+        version,
+    )
+    # Its stderr is in the records, and it ran isolated.
+    assert "construct-not-isolated" not in end["caps"]
+    other = run(write(tmp_path, "mcp", place, {**settings, "tool": "halve"}, version=version))
+    assert seen(other) != version
+
+
+def test_a_tool_behind_http_is_certified_as_its_list_names_it(tmp_path: Path) -> None:
+    with tool_server() as place:
+        changed = run(write(tmp_path, "mcp", place, TOOL))
+        settings = {**TOOL, "tool_sha256": seen(changed)}
+        _, certificate = certified(write(tmp_path, "mcp", place, settings))
+    assert certificate["construct_version"] == pinned_version("mcp", place, settings)

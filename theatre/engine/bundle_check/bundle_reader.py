@@ -26,6 +26,7 @@ from theatre.engine.bundle_check.arithmetic import (
     Tally,
     published,
     rated,
+    usage_of,
 )
 from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
@@ -506,6 +507,11 @@ class Evidence:
         _, lines = self.results
         counted = [line["seq"] for line in lines if line["outcome"] != "not_run"]
         return [self.records[seq][1] for seq in counted]
+
+    @cached_property
+    def usage(self) -> Document | None:
+        """What the calls took, added up from the records."""
+        return usage_of(self.template, (call for asked in self.recorded for call in asked.taken))
 
     @cached_property
     def version_source(self) -> str:

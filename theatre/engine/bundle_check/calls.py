@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from theatre.engine.bundle_check.arithmetic import is_usage
-from theatre.engine.bundle_check.batches import DECLARED, STATUSES, is_mock
+from theatre.engine.bundle_check.arithmetic import DECLARED, is_usage
+from theatre.engine.bundle_check.batches import STATUSES, is_mock
 from theatre.engine.bundle_check.plan import CommittedHop, CommittedPlan
 from theatre.engine.bundle_check.report import (
     DefectError,

@@ -95,6 +95,12 @@ class PublishedEvidence(Evidence):
         return str(self.receipt["coin_sha256"])
 
     @property
+    def usage(self) -> Document | None:
+        """What the calls took, as the certificate has it."""
+        stated: Document | None = self.certificate["usage"]
+        return stated
+
+    @property
     def version_source(self) -> str:
         """Who says what version it was, as the certificate has it."""
         return str(self.certificate["version_source"])

@@ -17,7 +17,13 @@ from datetime import datetime
 from typing import Final, TypeGuard
 from uuid import UUID
 
-from theatre.engine.bundle_check.arithmetic import Document, is_usage, parsed_time
+from theatre.engine.bundle_check.arithmetic import (
+    DECLARED,
+    Document,
+    is_usage,
+    parsed_time,
+    taken_by,
+)
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
 
 SHA256: Final = re.compile("[0-9a-f]{64}")
@@ -28,8 +34,6 @@ MAX_DETAIL: Final = 2000
 MAX_LISTED: Final = 100
 RAW_IN_FULL: Final = 1024 * 1024 - 6
 """Bytes of a text below which nothing was cut off."""
-DECLARED: Final = {"openai", "anthropic", "mcp", "container"}
-"""The adapters of which the template pins what is asked."""
 NoneType: Final = type(None)
 Form = dict[str, tuple[type, ...]]
 CALL: Final[Form] = {
@@ -241,6 +245,7 @@ class Asked:
     differs: bool
     adapters: dict[str, str]
     sources: set[str]
+    taken: tuple[Document, ...]
     tables: object
     problems: tuple[str, ...]
     version_problems: tuple[str, ...]
@@ -283,6 +288,7 @@ def asked_of(committed: Committed, episodes: list[Document], record: Document) -
         differs=bool(second) and rounds_differ(first, second),
         adapters={call["construct_id"]: call["adapter"] for call in calls},
         sources={call["version_source"] for call in calls},
+        taken=tuple(one for one in map(taken_by, calls) if one is not None),
         tables=sanitised["tables_sha256"] if sanitised else None,
         problems=tuple(problems_of_record(committed, episodes[seq - 1], record)),
         version_problems=tuple(problems_of_versions(committed, record)),

@@ -200,7 +200,9 @@ def _version_declared(subject: Subject) -> Iterator[Finding]:
         if pins[construct] != version:
             yield (
                 json_pointer("version_pins", "constructs", construct),
-                phrase(f"expected the hash of what is asked, {version}, got ", Quoted(pins[construct])),
+                phrase(
+                    f"expected the hash of what is asked, {version}, got ", Quoted(pins[construct])
+                ),
             )
 
 
