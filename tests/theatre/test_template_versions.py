@@ -387,12 +387,7 @@ def reached(kind: str, place: str) -> dict[str, object]:
 
 RESERVED: list[tuple[dict[str, object], str]] = [
     ({f"{POLICY}/repeats": 1}, "execution_policy.repeats"),
-    ({f"{POLICY}/budget": {"max_calls": 100}}, "execution_policy.budget"),
     ({"/scoring/qualifications": QUALIFIED}, "scoring.qualifications"),
-    (reached("openai", "https://api.example.com/v1"), "adapter_type openai"),
-    (reached("anthropic", "construct:claude"), "adapter_type anthropic"),
-    (reached("mcp", "https://tools.example.com/mcp"), "adapter_type mcp"),
-    (reached("command", '["./agent"]'), "adapter_type command"),
 ]
 
 

@@ -189,9 +189,10 @@ def _adapter(
         return make_http_adapter(construct, workspace, PLAIN_ORACLE if is_plain else ENVELOPES)
     if endpoint.adapter_type in PLAIN_ADAPTERS:
         # Imported here: the SDKs take half a second, which only their runs should pay.
-        from theatre.cli.plain_adapters import make_plain_adapter  # noqa: PLC0415  # see above
+        from theatre.cli.http_adapters import surroundings  # noqa: PLC0415  # see above
+        from theatre.oracles.plain_adapters import make_plain_adapter  # noqa: PLC0415  # see above
 
-        return make_plain_adapter(endpoint, construct, workspace)
+        return make_plain_adapter(endpoint, construct, surroundings(workspace))
     program = program_of(construct)
     if endpoint.adapter_type == "python":
         return PythonOracleAdapter(program, clock=utc_now, monotonic=time.monotonic)

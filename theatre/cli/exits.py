@@ -141,6 +141,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.StateConflictError, ExitCode.WRONG_STATE),
     # What is recorded is kept; the same command goes on from there.
     (oracle_errors.ConstructUnreachableError, ExitCode.INCOMPLETE),
+    (oracle_errors.BudgetSpentError, ExitCode.INCOMPLETE),
     (errors.IsolationLostError, ExitCode.INCOMPLETE),
     (verification_errors.TooFewReplaysError, ExitCode.INCOMPLETE),
     (verification_errors.RateLimitedError, ExitCode.INCOMPLETE),

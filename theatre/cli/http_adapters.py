@@ -11,6 +11,7 @@ from theatre.oracles.endpoints import Construct, ReachableAdapter
 from theatre.oracles.errors import OutboundPolicyError
 from theatre.oracles.http import http_adapter_for
 from theatre.oracles.outbound_policy import OutboundPolicy, resolve_addresses
+from theatre.oracles.plain_adapters import Surroundings
 from theatre.oracles.served import served_adapter_for
 from theatre.oracles.wire_forms import ENVELOPES, WireForm
 
@@ -43,6 +44,16 @@ def check_address(place: str, workspace: Workspace) -> str | None:
     url = policy.check_url(place)
     found = asyncio.run(resolve_addresses(policy, [place]))
     return policy.judge_found(url, found.get(place, ()))
+
+
+def surroundings(workspace: Workspace) -> Surroundings:
+    """Return what adapters without envelopes take of the command line."""
+    return Surroundings(
+        policy=lambda: outbound_policy(workspace),
+        environment=workspace.environment,
+        clock=utc_now,
+        monotonic=time.monotonic,
+    )
 
 
 def outbound_policy(workspace: Workspace) -> OutboundPolicy:

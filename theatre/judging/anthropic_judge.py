@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Final
 
-import httpx2
-
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, Sleep, format_rfc3339
 from theatre.judging import JudgeUnavailableError
@@ -25,6 +23,7 @@ from theatre.providers.client import (
     UNKNOWN_MODEL,
     ProviderClient,
     ProviderReply,
+    Timeout,
     open_provider,
 )
 
@@ -104,8 +103,8 @@ class AnthropicJudge:
             )
         if reply.status is None:
             return replace(reply, body=None)
-        is_refusal = reply.reason is not None and reply.body is not None
-        return replace(reply, body=reply.body[:_QUOTED]) if is_refusal else reply
+        is_refusal = reply.reason is not None
+        return replace(reply, body=(reply.body or "")[:_QUOTED]) if is_refusal else reply
 
     def _wait_before_next(self, attempt: ProviderReply, made: int) -> float | None:
         """Return how long to wait before another attempt; None where there is none."""
@@ -123,7 +122,7 @@ async def open_anthropic_judge(
     *,
     clock: Clock,
     sleep: Sleep,
-    timeouts: httpx2.Timeout = TIMEOUTS,
+    timeouts: Timeout = TIMEOUTS,
 ) -> AsyncIterator[AnthropicJudge]:
     """Open a judge at `origin`, the root of an Anthropic API; on leaving, it is closed."""
     opened = open_provider(

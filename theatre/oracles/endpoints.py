@@ -43,17 +43,7 @@ REGISTERED = "construct:"
 BY_URL = frozenset({"http", "openai", "anthropic", "mcp"})
 """The adapter types whose endpoint may be a URL."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerImage:
-    """A construct that podman or docker runs, by the digest of its image."""
-
-    construct_id: str
-    image: str
-    author: str | None = None
-
-
-Construct = RegisteredConstruct | RemoteConstruct | ContainerImage
+Construct = RegisteredConstruct | RemoteConstruct
 FindConstruct = Callable[[str], Construct]
 """Returns a registered construct by its id; raises UnknownConstructError."""
 
@@ -162,7 +152,8 @@ def construct_at(endpoint: Endpoint, places: Places) -> Construct:
                     "the adapter of a registered construct is local or http"
                 ) from error
         case "container":
-            return ContainerImage(construct_id=construct_id, image=place)
+            # What runs in there is no file of this machine: it is as far as a URL.
+            return RemoteConstruct(construct_id=construct_id, url=place)
         case other:
             raise ProgrammeError(
                 f"expected an adapter_type of a construct for {construct_id}, got {other}: "

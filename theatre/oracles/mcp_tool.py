@@ -431,7 +431,8 @@ class ToolAdapter(PlainAdapter):
             )
 
     async def _list(self, client: ClientSession) -> dict[str, str]:
-        found, cursor = {}, None
+        found: dict[str, str] = {}
+        cursor: str | None = None
         for _ in range(_MAX_PAGES):
             params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
             page = await client.list_tools(params=params)

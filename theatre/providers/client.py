@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import anthropic
 import httpx2
@@ -19,7 +19,8 @@ from theatre.engine.canonical_json import JsonObject
 
 ProviderKind: TypeAlias = Literal["anthropic", "openai"]
 
-TIMEOUTS: Final = httpx2.Timeout(180.0, connect=20.0)
+Timeout: TypeAlias = httpx2.Timeout
+TIMEOUTS: Final = Timeout(180.0, connect=20.0)
 RATE_LIMITED, KEY_REFUSED, UNKNOWN_MODEL = "rate-limited", "key-refused", "unknown-model"
 CONNECTION, TIMEOUT = "connection", "timeout"
 _REASONS: Final = {
@@ -149,7 +150,12 @@ async def open_provider(
         transport=transport, follow_redirects=False, timeout=timeouts, trust_env=transport is None
     )
     # Its own retries off: how often a call is made is committed.
-    given = {"base_url": origin, "max_retries": 0, "timeout": timeouts, "http_client": http_client}
+    given: dict[str, Any] = {
+        "base_url": origin,
+        "max_retries": 0,
+        "timeout": timeouts,
+        "http_client": http_client,
+    }
     sdk: anthropic.AsyncAnthropic | openai.AsyncOpenAI
     if kind == "openai":
         sdk = openai.AsyncOpenAI(api_key=key or _NO_KEY, default_headers=headers, **given)

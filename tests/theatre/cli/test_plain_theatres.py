@@ -19,6 +19,7 @@ from tests.theatre.cli.plain_constructs import (
     openai_server,
     tool_server,
 )
+from tests.theatre.echelon_process import Answer
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import serving
 from theatre.engine.canonical_json import JsonObject
@@ -47,16 +48,16 @@ def write(folder: Path, kind: str, place: str, settings: JsonObject, *, version:
     )
 
 
-def run(path: Path, *options: str, more: dict[str, str] | None = None) -> Any:
+def run(path: Path, *options: str, more: dict[str, str] | None = None) -> Answer:
     """Return the end of a run; loopback is allowed, and the key is there."""
     variables = {"ECHELON_OUTBOUND_ALLOW": "127.0.0.0/8", "TEST_API_KEY": KEY, **(more or {})}
     home = path.parent / "home"
     return forked("theatre", "run", path, "--json", *options, home=home, more=variables)
 
 
-def certified(path: Path, **variables: Any) -> tuple[Any, Any]:
+def certified(path: Path, more: dict[str, str] | None = None) -> tuple[Any, Any]:
     """Run, check, look for the key in all that was written; return end and certificate."""
-    ended = run(path, **variables)
+    ended = run(path, more=more)
     assert ended.code == 0, ended.stderr + ended.stdout
     document = json.loads(ended.stdout)
     assert (document["outcome"], document["scores"]) == ("certified", {"right": 1}), document
@@ -116,11 +117,11 @@ def test_a_command_is_certified_from_its_private_copy(tmp_path: Path) -> None:
 TOOL: JsonObject = {"tool": "double", "tool_sha256": "0" * 64}
 
 
-def seen(ended: Any) -> str:
+def seen(ended: Answer) -> str:
     """Return the hash that a refusal has seen, for the author to pin."""
     error = json.loads(ended.stdout)["error"]
     assert error["code"] == "pin-mismatch", error
-    return re.findall("[0-9a-f]{64}", error["message"])[-1]
+    return str(re.findall("[0-9a-f]{64}", error["message"])[-1])
 
 
 def test_a_tool_on_stdio_is_certified_as_its_list_names_it(tmp_path: Path) -> None:

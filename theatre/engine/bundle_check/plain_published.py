@@ -95,9 +95,9 @@ class PublishedEvidence(Evidence):
         return str(self.receipt["coin_sha256"])
 
     @property
-    def usage(self) -> Document | None:
+    def usage(self) -> dict[str, Any] | None:
         """What the calls took, as the certificate has it."""
-        stated: Document | None = self.certificate["usage"]
+        stated: dict[str, Any] | None = self.certificate["usage"]
         return stated
 
     @property

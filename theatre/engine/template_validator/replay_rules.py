@@ -175,14 +175,19 @@ def _adapter_registered(subject: Subject) -> Iterator[Finding]:
         if adapter in {"command", "container"} or not _REGISTERED.fullmatch(place):
             yield (
                 pointer,
-                f"expected openai, anthropic or mcp with construct:<id>, got {adapter} elsewhere: "
-                "only the operator names such constructs",
+                f"expected openai, anthropic or mcp with construct:<id>, got {adapter} elsewhere",
             )
         if "key_env" in settings:
             yield f"{pointer}/key_env", "expected none: the operator's registry has the key"
         answer = settings.get("answer")
         if isinstance(answer, dict) and answer.get("from") == "regex":
             yield f"{pointer}/answer", "expected text or json, got regex: it is for your machine"
+
+
+def _budget_local(subject: Subject) -> Iterator[Finding]:
+    if subject.from_api and subject.template.execution_policy.budget is not None:
+        at = json_pointer("execution_policy", "budget")
+        yield at, "expected none: the service starts a run once; a budget is for the command line"
 
 
 def _version_declared(subject: Subject) -> Iterator[Finding]:
@@ -197,12 +202,10 @@ def _version_declared(subject: Subject) -> Iterator[Finding]:
             version = pinned_version(adapter, place, settings)
         except CanonicalisationError:
             continue
-        if pins[construct] != version:
+        if (pin := pins[construct]) != version:
             yield (
                 json_pointer("version_pins", "constructs", construct),
-                phrase(
-                    f"expected the hash of what is asked, {version}, got ", Quoted(pins[construct])
-                ),
+                phrase(f"expected the hash of what is asked, {version}, got ", Quoted(pin)),
             )
 
 
@@ -229,6 +232,7 @@ ENDPOINT_RULES = (
     Rule("adapter-settings", _adapter_settings),
     Rule("adapter-registered", _adapter_registered),
     Rule("version-declared", _version_declared),
+    Rule("budget-local", _budget_local),
 )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from theatre.cli.http_adapters import outbound_policy
-from theatre.cli.workspace import Workspace, utc_now
+from theatre.engine.clock import Clock
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.oracle_contract import pinned_version
 from theatre.engine.schema_registry import model_message
@@ -19,16 +19,30 @@ from theatre.oracles.construct_registry import (
     program_of,
     source_of,
 )
-from theatre.oracles.endpoints import Construct, ContainerImage, Endpoint, ReachableAdapter
+from theatre.oracles.endpoints import Construct, Endpoint, ReachableAdapter
 from theatre.oracles.errors import ConstructTransportError, RequestHeadersError
+from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.plain_call import PlainSettings
 from theatre.oracles.wire_forms import RequestHeaders
+
+if TYPE_CHECKING:
+    from theatre.providers.client import ProviderKind
 
 _SettingsT = TypeVar("_SettingsT", bound=PlainSettings)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What an adapter takes of where it runs; `policy` is made when a URL is called."""
+
+    policy: Callable[[], OutboundPolicy]
+    environment: Mapping[str, str]
+    clock: Clock
+    monotonic: Callable[[], float]
+
+
 def make_plain_adapter(
-    endpoint: Endpoint, construct: Construct, workspace: Workspace
+    endpoint: Endpoint, construct: Construct, around: Surroundings
 ) -> ReachableAdapter:
     """Return the adapter of an endpoint that is asked by its settings; the caller closes it.
 
@@ -37,14 +51,13 @@ def make_plain_adapter(
     and what `OutboundPolicy` refuses.
     """
     kind = endpoint.adapter_type
-    times: Any = {"clock": utc_now, "monotonic": time.monotonic}
+    times: Any = {"clock": around.clock, "monotonic": around.monotonic}
     version = pinned_version(kind, endpoint.place, endpoint.settings)
     if kind == "container":
-        image = cast("ContainerImage", construct).image
         settings = _settings(CommandSettings, endpoint)
-        return ContainerAdapter(image, settings, version=version, **times)
+        return ContainerAdapter(endpoint.place, settings, version=version, **times)
     if kind == "command":
-        program = program_of(_not_an_image(construct))
+        program = program_of(construct)
         return CommandAdapter(
             source_of(_on_stdin(program)).bind,
             _settings(CommandSettings, endpoint),
@@ -54,27 +67,27 @@ def make_plain_adapter(
             **times,
         )
     if kind == "mcp":
-        return _tool_adapter(endpoint, _not_an_image(construct), workspace, version, times)
+        return _tool_adapter(endpoint, construct, around, version, times)
     from theatre.oracles.models import ModelAdapter, ModelSettings  # noqa: PLC0415 - the SDKs of models
 
     if not isinstance(construct, RemoteConstruct):
         raise ConstructTransportError(f"expected {endpoint.construct_id} with a url, got a program")
-    provider = "anthropic" if kind == "anthropic" else "openai"
+    provider: ProviderKind = "anthropic" if kind == "anthropic" else "openai"
     return ModelAdapter(
         provider,
         construct.url,
         _settings(ModelSettings, endpoint),
         version=version,
-        headers=_headers(endpoint, construct, workspace),
-        policy=outbound_policy(workspace),
+        headers=_headers(endpoint, construct, around),
+        policy=around.policy(),
         **times,
     )
 
 
 def _tool_adapter(
     endpoint: Endpoint,
-    construct: RegisteredConstruct | RemoteConstruct,
-    workspace: Workspace,
+    construct: Construct,
+    around: Surroundings,
     version: str,
     times: Any,  # noqa: ANN401 - clock and monotonic
 ) -> ReachableAdapter:
@@ -89,10 +102,8 @@ def _tool_adapter(
     settings = _settings(ToolSettings, endpoint)
     way: ServerWay
     if isinstance(construct, RemoteConstruct):
-        headers = _headers(endpoint, construct, workspace)
-        way = WebWay(
-            construct.url, version=version, headers=headers, policy=outbound_policy(workspace)
-        )
+        headers = _headers(endpoint, construct, around)
+        way = WebWay(construct.url, version=version, headers=headers, policy=around.policy())
     else:
         program = _on_stdin(construct)
         way = ProgramWay(
@@ -118,13 +129,13 @@ def _settings(form: type[_SettingsT], endpoint: Endpoint) -> _SettingsT:
 
 
 def _headers(
-    endpoint: Endpoint, construct: RemoteConstruct, workspace: Workspace
+    endpoint: Endpoint, construct: RemoteConstruct, around: Surroundings
 ) -> RequestHeaders:
     """Return the headers of the registry or the command line, else the key that is named."""
     variable = endpoint.settings.get("key_env")
     if construct.headers_env or not isinstance(variable, str):
-        return RequestHeaders.from_environment(construct.headers_env, workspace.environment)
-    key = workspace.environment.get(variable)
+        return RequestHeaders.from_environment(construct.headers_env, around.environment)
+    key = around.environment.get(variable)
     if not key:
         raise RequestHeadersError(
             f"expected the key of {endpoint.construct_id} in the environment variable {variable}, "
@@ -133,12 +144,6 @@ def _headers(
     if endpoint.adapter_type == "anthropic":
         return RequestHeaders({"X-Api-Key": key})
     return RequestHeaders({"Authorization": f"Bearer {key}"})
-
-
-def _not_an_image(construct: Construct) -> RegisteredConstruct | RemoteConstruct:
-    if isinstance(construct, ContainerImage):
-        raise TypeError("expected a program or a URL, got an image")
-    return construct
 
 
 def _on_stdin(program: RegisteredConstruct) -> RegisteredConstruct:
