@@ -108,7 +108,7 @@ async def open_adapters(
     Nothing is started or connected yet. Raises what `construct_at` raises, and
     OutboundPolicyError, OutboundRefusedError and RequestHeadersError for what cannot be called.
     """
-    places = _places(workspace, template_folder, headers_env=headers_env)
+    places = make_places(workspace, template_folder, headers_env=headers_env)
     wanted = endpoints(template)
     refuse_unused_headers(wanted, headers_env)
     adapters: dict[str, ReachableAdapter] = {}
@@ -134,7 +134,7 @@ def construct_authors(
 
     Raises what `construct_at` raises.
     """
-    places = _places(workspace, template_folder, headers_env={})
+    places = make_places(workspace, template_folder, headers_env={})
     return {
         endpoint.construct_id: (
             None if endpoint.adapter_type == MOCK else construct_at(endpoint, places).author
@@ -168,9 +168,10 @@ def make_adapter(construct: Construct, workspace: Workspace) -> ReachableAdapter
         return make_http_adapter(construct, workspace)
 
 
-def _places(
+def make_places(
     workspace: Workspace, template_folder: Path, *, headers_env: Mapping[str, str]
 ) -> Places:
+    """Return what the endpoints of a template in that folder are looked up in."""
     return Places(
         find=lambda construct_id: workspace.find_registered(construct_id, template_folder),
         folder=template_folder,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,10 +101,9 @@ def test_a_command_is_certified_from_its_private_copy(tmp_path: Path) -> None:
         "answer": {"from": "json", "pointer": "/twice", "field": "result"},
     }
     place = json.dumps(["{python}", "twice.py", "{input}"])
-    path = write(tmp_path, "command", place, settings, version="0" * 64)
-    refused = json.loads(run(path).stdout)["error"]
-    assert refused["code"] == "pin-mismatch"
-    version = refused["message"].partition("got ")[2][:64]
+    version = pins(write(tmp_path, "command", place, settings, version="0" * 64))[
+        "construct_version"
+    ]
     path = write(tmp_path, "command", place, settings, version=version)
     _, certificate = certified(path)
     assert (certificate["version_source"], certificate["construct_version"]) == (
@@ -117,35 +115,90 @@ def test_a_command_is_certified_from_its_private_copy(tmp_path: Path) -> None:
 TOOL: JsonObject = {"tool": "double", "tool_sha256": "0" * 64}
 
 
-def seen(ended: Answer) -> str:
-    """Return the hash that a refusal has seen, for the author to pin."""
-    error = json.loads(ended.stdout)["error"]
-    assert error["code"] == "pin-mismatch", error
-    return str(re.findall("[0-9a-f]{64}", error["message"])[-1])
+def pins(path: Path) -> dict[str, Any]:
+    """Return what `echelon construct version` says of the doubler of a template."""
+    told = forked(
+        *("construct", "version", path, "--json"),
+        home=path.parent / "home",
+        more={"ECHELON_OUTBOUND_ALLOW": "127.0.0.0/8"},
+    )
+    (row,) = json.loads(told.stdout)["constructs"]
+    return dict(row)
 
 
 def test_a_tool_on_stdio_is_certified_as_its_list_names_it(tmp_path: Path) -> None:
     (tmp_path / "tool_server.py").write_text(TOOL_SERVER, encoding="utf-8")
     place = json.dumps(["{python}", "tool_server.py"])
-    version = seen(run(write(tmp_path, "mcp", place, TOOL, version="0" * 64)))
-    changed = run(write(tmp_path, "mcp", place, TOOL, version=version))
-    assert "tool_sha256 pins it" in json.loads(changed.stdout)["error"]["message"]
-    settings = {**TOOL, "tool_sha256": seen(changed)}
-    version = seen(run(write(tmp_path, "mcp", place, settings, version="0" * 64)))
+    tools = pins(write(tmp_path, "mcp", place, TOOL, version="0" * 64))["tools"]
+    settings: JsonObject = {"tool": "double", "tool_sha256": tools["double"]}
+    path = write(tmp_path, "mcp", place, settings, version="0" * 64)
+    version = pins(path)["construct_version"]
     end, certificate = certified(write(tmp_path, "mcp", place, settings, version=version))
-    assert (certificate["version_source"], certificate["construct_version"]) == (
-        "declared",
-        version,
-    )
-    # Its stderr is in the records, and it ran isolated.
+    assert certificate["version_source"] == "declared"
+    assert certificate["construct_version"] == version
+    # It ran isolated.
     assert "construct-not-isolated" not in end["caps"]
-    other = run(write(tmp_path, "mcp", place, {**settings, "tool": "halve"}, version=version))
-    assert seen(other) != version
+    # As if its author had changed what its list says of it since.
+    (tmp_path / "tool_server.py").write_text(
+        TOOL_SERVER.replace("Return twice", "Return exactly twice"), encoding="utf-8"
+    )
+    version = pins(path)["construct_version"]
+    refused = json.loads(run(write(tmp_path, "mcp", place, settings, version=version)).stdout)
+    assert refused["error"]["code"] == "pin-mismatch"
+    assert "expected the tool double as tool_sha256 pins it" in refused["error"]["message"]
 
 
 def test_a_tool_behind_http_is_certified_as_its_list_names_it(tmp_path: Path) -> None:
     with tool_server() as place:
-        changed = run(write(tmp_path, "mcp", place, TOOL))
-        settings = {**TOOL, "tool_sha256": seen(changed)}
+        told = pins(write(tmp_path, "mcp", place, TOOL))
+        settings: JsonObject = {**TOOL, "tool_sha256": told["tools"]["double"]}
         _, certificate = certified(write(tmp_path, "mcp", place, settings))
     assert certificate["construct_version"] == pinned_version("mcp", place, settings)
+
+
+def test_a_budget_stops_a_start_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    with serving(openai_server()) as one:
+        place = f"http://127.0.0.1:{one.port}/v1"
+        path = write_theatre(
+            tmp_path,
+            adapter_type="openai",
+            endpoint=place,
+            version=pinned_version("openai", place, MODEL),
+            config={"adapter_settings": MODEL},
+            policy={"budget": {"max_tokens": 16 * 5}},
+            schema_version="2.2.0",
+        )
+        stopped = run(path)
+        error = json.loads(stopped.stdout)["error"]
+        assert (stopped.code, error["code"]) == (8, "budget-spent")
+        assert "got 80 spent by this start" in error["message"]
+        _, certificate = certified(path)
+    # All of it is on the certificate, whatever the starts were.
+    assert certificate["usage"]["calls_counted"] == EPISODES
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], int, str, str]] = {
+    "no key": ({"key": ""}, 5, "request-headers-invalid", "export TEST_API_KEY=… and run again"),
+    "wrong key": ({"key": "sk-another-0123456789"}, 8, "construct-unreachable", "set another key"),
+    "wrong model": ({"model": "large-9"}, 8, "construct-unreachable", "correct model"),
+    "nothing listens": ({"port": 9}, 8, "construct-unreachable", "to accept a connection"),
+    "no network": ({"host": "model.invalid"}, 8, "construct-unreachable", "expected"),
+    "address not allowed": ({"allow": ""}, 5, "endpoint-not-allowed", "ECHELON_OUTBOUND_ALLOW"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "code", "name", "says"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_of_a_beginner_ends_in_one_message(
+    tmp_path: Path, wrong: dict[str, Any], code: int, name: str, says: str
+) -> None:
+    with serving(openai_server()) as one:
+        host = f"{wrong.get('host', '127.0.0.1')}:{wrong.get('port', one.port)}"
+        settings = {**MODEL, "model": wrong.get("model", "small-1")}
+        path = write(tmp_path, "openai", f"http://{host}/v1", settings)
+        allowed = wrong.get("allow", "127.0.0.0/8,model.invalid")
+        key = wrong.get("key", KEY)
+        ended = run(path, more={"ECHELON_OUTBOUND_ALLOW": allowed, "TEST_API_KEY": key})
+    error = json.loads(ended.stdout)["error"]
+    assert (ended.code, error["code"]) == (code, name), error
+    assert says in error["message"]
+    assert key == "" or key not in ended.stdout + ended.stderr
