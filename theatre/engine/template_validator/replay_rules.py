@@ -16,7 +16,7 @@ from theatre.engine.errors import CanonicalisationError, ParseError
 from theatre.engine.oracle_contract import pinned_version
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import Finding, Rule, Subject
-from theatre.engine.templates import GOLD_LABELS
+from theatre.engine.templates import GOLD_LABELS, NEWEST
 
 # Where a template may say its constructs are.
 #
@@ -121,6 +121,8 @@ _OURS_IN_BODY = frozenset({"messages", "model", "n", "stream", "system"})
 def _settings(subject: Subject) -> Iterator[tuple[str, str, str, str, JsonObject]]:
     """Yield pointer, construct, adapter type, place and settings of each endpoint."""
     config = subject.config
+    if subject.template.schema_version != NEWEST:
+        return
     under_test = config.construct_under_test
     pointer = json_pointer(_CONFIG, "adapter_settings")
     place = config.adapter_endpoint or f"construct:{under_test}"
