@@ -486,7 +486,8 @@ ERRORS = [
     Case("version-declared", {"/schema_version": "2.2.0", f"{PRODUCT}/adapter_type": "openai",
          ENDPOINT: "https://a.example/v1", SETTINGS: {"model": "m"}}, f"{CONSTRUCTS}/mirror"),
     Case("budget-local", {"/schema_version": "2.2.0",
-         "/execution_policy/budget": {"max_calls": 1}}, "/execution_policy/budget", from_api=True),
+         "/execution_policy": {"budget": {"max_calls": 1}}}, "/execution_policy/budget",
+         from_api=True),
     # markets
     Case("family-matches-path", {"/template_family": "PRODUCT"}, "/execution_path", MARKET),
     Case("other-path-config-absent", {MARKETS: MARKET["market_theatre_config"]}, MARKETS),

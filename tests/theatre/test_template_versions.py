@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
+import re
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
@@ -524,6 +526,17 @@ def test_a_model_over_the_interface_is_one_that_the_operator_registered() -> Non
     assert [one.rule for one in VALIDATOR.validate(budget, from_api=True).errors] == [
         "budget-local"
     ]
+
+
+def test_the_settings_that_the_page_shows_fit() -> None:
+    page = (FIXTURES.parents[1] / "docs" / "constructs.md").read_text(encoding="utf-8")
+    shown = page[page.index("## Without a wrapper") : page.index("## In a template")]
+    blocks = [json.loads(one) for one in re.findall(r"```json\n(.*?)```", shown, re.DOTALL)]
+    assert [one["adapter_type"] for one in blocks] == ["openai", "mcp", "command", "container"]
+    for block in blocks:
+        edits = {f"{PRODUCT}/{name}": value for name, value in block.items()}
+        rules = {rule for _, rule in places(newest(edits))}
+        assert rules <= {"version-declared"}
 
 
 PROMPT: JsonObject = {"model": "m", "prompt": "{{/text}}", "parameters": {"temperature": 0}}

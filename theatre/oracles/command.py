@@ -166,17 +166,18 @@ class CommandAdapter(PlainAdapter):
 
 def judge_output(output: bytes, ended: str | int, stderr: str) -> Said | CallFailure:
     """Return what a program said; `ended` is 0, or how it ended otherwise."""
+    # First: a program that prints too much is ended by us.
+    if len(output) > MAX_ANSWER_BYTES:
+        return CallFailure(
+            reason="too-large",
+            detail=f"expected at most {MAX_ANSWER_BYTES} bytes, got more",
+            raw=output[:MAX_ANSWER_BYTES],
+        )
     if ended != 0:
         last = clean_detail(stderr.strip(), limit=400)
         return CallFailure(
             reason="exit-code",
             detail=f"expected exit code 0, got: {ended}" + (f"; stderr: {last}" if last else ""),
-            raw=output[:MAX_ANSWER_BYTES],
-        )
-    if len(output) > MAX_ANSWER_BYTES:
-        return CallFailure(
-            reason="too-large",
-            detail=f"expected at most {MAX_ANSWER_BYTES} bytes, got more",
             raw=output[:MAX_ANSWER_BYTES],
         )
     try:
