@@ -9,11 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final, Literal, TypeAlias
 
-import anthropic
 import httpx2
-import openai
 
 from theatre.engine.canonical_json import JsonObject
 
@@ -62,7 +61,7 @@ class ProviderClient:
 
     def __init__(
         self,
-        sdk: anthropic.AsyncAnthropic | openai.AsyncOpenAI,
+        sdk: Any,  # noqa: ANN401 - a client of one of the two
         kind: ProviderKind,
         *,
         max_bytes: int,
@@ -70,6 +69,8 @@ class ProviderClient:
     ) -> None:
         self._sdk = sdk
         self._kind = kind
+        # Both are made by one generator: their errors have the same names.
+        self._errors: Any = import_module(kind)
         self._max_bytes = max_bytes
         self._hide = hide
 
@@ -88,31 +89,27 @@ class ProviderClient:
     async def _exchange(self, method: str, path: str, body: JsonObject | None) -> ProviderReply:
         try:
             response = await self._send(method, path, body)
-        except (anthropic.APITimeoutError, openai.APITimeoutError):
+        except self._errors.APITimeoutError:
             return ProviderReply(reason=TIMEOUT)
-        except (anthropic.APIConnectionError, openai.APIConnectionError) as error:
+        except self._errors.APIConnectionError as error:
             cause = error.__cause__ or error
             return ProviderReply(reason=CONNECTION, body=self._hide(str(cause)))
-        except (anthropic.APIStatusError, openai.APIStatusError) as error:
+        except self._errors.APIStatusError as error:
             return self._refused(error.response)
         if len(response.content) > self._max_bytes:
             return ProviderReply(status=response.status_code, reason="answer-too-large")
         return ProviderReply(status=response.status_code, body=self._text_of(response))
 
     async def _send(self, method: str, path: str, body: JsonObject | None) -> httpx2.Response:
-        # What an SDK takes from the environment without being asked is no part of the request.
-        if isinstance(self._sdk, openai.AsyncOpenAI):
-            unasked = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
-            if method == "get":
-                return await self._sdk.get(
-                    path, cast_to=httpx2.Response, options={"headers": unasked}
-                )
-            return await self._sdk.post(
-                path, cast_to=httpx2.Response, body=body, options={"headers": unasked}
-            )
-        if method == "get":
-            return await self._sdk.get(path, cast_to=httpx2.Response)
-        return await self._sdk.post(path, cast_to=httpx2.Response, body=body)
+        more: dict[str, Any] = {"cast_to": httpx2.Response}
+        if self._kind == "openai":
+            # What the SDK takes from the environment unasked is no part of the request.
+            omitted = self._errors.Omit()
+            headers = {"OpenAI-Organization": omitted, "OpenAI-Project": omitted}
+            more["options"] = {"headers": headers}
+        made = self._sdk.get(path, **more) if method == "get" else None
+        answer: httpx2.Response = await (made or self._sdk.post(path, body=body, **more))
+        return answer
 
     def _refused(self, response: httpx2.Response) -> ProviderReply:
         status = response.status_code
@@ -156,10 +153,15 @@ async def open_provider(
         "timeout": timeouts,
         "http_client": http_client,
     }
-    sdk: anthropic.AsyncAnthropic | openai.AsyncOpenAI
+    sdk: Any
+    # Imported here, and only the one that is wanted: each takes up to a second.
     if kind == "openai":
+        import openai  # noqa: PLC0415  # see above
+
         sdk = openai.AsyncOpenAI(api_key=key or _NO_KEY, default_headers=headers, **given)
     else:
+        import anthropic  # noqa: PLC0415  # see above
+
         sdk = anthropic.AsyncAnthropic(
             api_key=key or _NO_KEY, default_headers=headers, open_telemetry=False, **given
         )

@@ -21,7 +21,9 @@ from tests.theatre.cli.plain_constructs import (
 from tests.theatre.echelon_process import Answer
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import serving
-from theatre.engine.canonical_json import JsonObject
+from tests.theatre.runs import checked
+from tests.theatre.test_isolated_runs import is_consistent
+from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.oracle_contract import pinned_version
 
 MODEL: JsonObject = {
@@ -66,6 +68,7 @@ def certified(path: Path, more: dict[str, str] | None = None) -> tuple[Any, Any]
         assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
     assert KEY not in ended.stdout + ended.stderr
     bundle = Path(document["bundle_path"])
+    is_consistent(bundle, path.parent)
     return document, json.loads((bundle / "certificate.json").read_bytes())
 
 
@@ -175,6 +178,19 @@ def test_a_budget_stops_a_start_and_the_next_one_goes_on(tmp_path: Path) -> None
         _, certificate = certified(path)
     # All of it is on the certificate, whatever the starts were.
     assert certificate["usage"]["calls_counted"] == EPISODES
+
+
+def test_a_certificate_that_says_that_less_was_used_is_not_valid(tmp_path: Path) -> None:
+    settings = {name: MODEL[name] for name in MODEL if name != "prices"}
+    with serving(openai_server()) as one:
+        place = f"http://127.0.0.1:{one.port}/v1"
+        end, certificate = certified(write(tmp_path, "openai", place, settings))
+    assert certificate["usage"]["cost_usd"] is None
+    bundle = Path(end["bundle_path"])
+    cheaper = certificate | {"usage": certificate["usage"] | {"input_tokens": 1}}
+    (bundle / "certificate.json").write_bytes(canonical_bytes(cheaper) + b"\n")
+    failed = {line.id: line.expected for line in checked(bundle).failed}
+    assert "certificate-fields" in failed
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], int, str, str]] = {

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.theatre.cli.plain_constructs import KEY, openai_server
@@ -25,6 +26,7 @@ from theatre.oracles.command import (
 from theatre.oracles.construct_registry import RemoteConstruct, construct_from_argv, source_of
 from theatre.oracles.endpoints import Endpoint
 from theatre.oracles.errors import ConstructUnreachableError, OutboundRefusedError
+from theatre.oracles.guarded_client import GuardedTransport
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.plain_adapters import Surroundings, make_plain_adapter
 from theatre.oracles.plain_call import AnswerForm, PromptError, fill, fill_text
@@ -155,6 +157,19 @@ def test_an_address_that_is_not_allowed_is_not_connected(request_for: RequestFor
         attempt = asked("openai", f"http://localhost.invalid:{one.port}/v1", MODEL, request_for)
     assert attempt.reason == "unreachable"
     assert one.received == []
+
+
+def test_a_name_is_judged_by_the_address_that_is_connected() -> None:
+    async def inside(_: str, __: int) -> list[str]:
+        return ["93.184.216.34", "127.0.0.1"]
+
+    async def ask() -> None:
+        transport = GuardedTransport(OutboundPolicy(), max_bytes=9, lookup=inside)
+        async with httpx2.AsyncClient(transport=transport, trust_env=False) as client:
+            await client.get("http://model.example/v1")
+
+    with pytest.raises(httpx2.ConnectError, match="expected a public address for model"):
+        asyncio.run(ask())
 
 
 def test_a_request_that_a_strict_server_refuses_is_no_answer(request_for: RequestFor) -> None:
