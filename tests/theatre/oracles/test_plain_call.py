@@ -80,7 +80,13 @@ def test_an_answer_is_read_as_the_template_says(form: Any, text: str, expected: 
 
 
 def asked(
-    kind: str, place: str, settings: JsonObject, request_for: RequestFor, folder: Path = Path()
+    kind: str,
+    place: str,
+    settings: JsonObject,
+    request_for: RequestFor,
+    folder: Path = Path(),
+    *,
+    version: str | None = None,
 ) -> Attempt:
     """Return what one call comes to."""
     endpoint = Endpoint(construct_id="doubler", adapter_type=kind, place=place, settings=settings)
@@ -93,9 +99,8 @@ def asked(
     async def session() -> Attempt:
         adapter = make_plain_adapter(endpoint, construct, AROUND)
         try:
-            version = adapter.computed_version
-            assert version is not None
-            return await adapter.invoke(request_for(input_data={"number": 4}, version=version))
+            pinned = version or adapter.computed_version
+            return await adapter.invoke(request_for(input_data={"number": 4}, version=pinned))
         finally:
             await adapter.aclose()
 
@@ -147,6 +152,15 @@ def test_whatever_a_provider_does_is_an_attempt_without_the_key(
         assert len(one.received) == 1
     assert (attempt.response.status.value, attempt.reason) == (status, reason)
     assert KEY not in json.dumps(attempt.as_document())
+
+
+def test_a_request_for_another_version_is_not_sent(request_for: RequestFor) -> None:
+    with serving(openai_server()) as one:
+        attempt = asked(
+            "openai", f"http://127.0.0.1:{one.port}/v1", MODEL, request_for, version="0" * 64
+        )
+        assert one.received == []
+    assert (attempt.response.status.value, attempt.reason) == ("error", "version-mismatch")
 
 
 def test_an_address_that_is_not_allowed_is_not_connected(request_for: RequestFor) -> None:

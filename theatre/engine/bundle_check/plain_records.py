@@ -372,8 +372,9 @@ def problems_of_call(
     if call["adapter"] != committed.activated["adapters"][hop.construct_id]:
         yield f"{where}: another adapter than the trail names"
     declared = call["adapter"].partition("@")[0] in DECLARED
-    if call["version_source"] not in ({"declared"} if declared else {"computed", "claimed"}):
-        yield f"{where}: another version_source than its adapter has"
+    sources = ["declared"] if declared else ["computed", "claimed"]
+    if call["version_source"] not in sources:
+        yield f"{where}: expected {' or '.join(sources)}, got {call['version_source']!r:.40}"
     turn = 0 if committed.single_call else number
     place = committed.theatre_id, record["seq"], call["hop"], call["repeat"], turn
     if committed.single_call:
