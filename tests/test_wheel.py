@@ -265,7 +265,13 @@ def test_in_the_core_every_module_is_there_but_the_judges_client(
     core: Path, outside: dict[str, str], tmp_path: Path
 ) -> None:
     missing = succeeds(core / "python", "-c", EVERY_MODULE, cwd=tmp_path, env=outside)
-    assert missing == "theatre.judging.anthropic_judge anthropic\n"
+    assert missing == (
+        "theatre.judging.anthropic_judge httpx2\n"
+        "theatre.oracles.guarded_client httpx2\n"
+        "theatre.oracles.mcp_tool httpx2\n"
+        "theatre.oracles.models httpx2\n"
+        "theatre.providers.client httpx2\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from theatre.engine.errors import ProgrammeError
 from theatre.engine.oracle_contract import Isolation
 from theatre.engine.replay import DatasetSource
 from theatre.engine.schema_registry import SchemaViolation
-from theatre.engine.templates import ProductTheatreTemplate
+from theatre.engine.templates import PLAIN_ADAPTERS, ProductTheatreTemplate
 from theatre.oracles.construct_registry import (
     ConstructRegistry,
     RegisteredConstruct,
@@ -41,6 +41,7 @@ from theatre.oracles.construct_registry import (
 )
 from theatre.oracles.dataset_copies import refuse_dataset_copies
 from theatre.oracles.endpoints import (
+    BY_URL,
     REGISTERED,
     Endpoint,
     Places,
@@ -151,7 +152,7 @@ class ConstructAccess:
         """
         if endpoint.adapter_type == "python":
             return self.modules.find(endpoint.construct_id, endpoint.place)
-        if endpoint.is_registered and endpoint.adapter_type in {"local", "http"}:
+        if endpoint.is_registered and endpoint.adapter_type in {"local", *BY_URL}:
             return self.registry.find_registered(endpoint.place.removeprefix(REGISTERED))
         if endpoint.adapter_type == "http":
             return RemoteConstruct(construct_id=endpoint.construct_id, url=endpoint.place)
@@ -202,6 +203,27 @@ class ConstructAccess:
                 "that the operator allows, without credentials and fragment; got another"
             ) from None
 
+    def _plain_adapter(self, endpoint: Endpoint, construct: Construct) -> ReachableAdapter:
+        """Return the adapter of a model or a tool behind a URL of the operator's registry.
+
+        Raises ProgrammeError for a program: over HTTP none is started that knows no envelope.
+        """
+        if isinstance(construct, RegisteredConstruct):
+            raise ProgrammeError(
+                f"expected {endpoint.construct_id} with a url, got a program: the service calls "
+                f"{endpoint.adapter_type} behind URLs only"
+            )
+        # Imported here: the SDKs take memory and half a second, which few services need.
+        from theatre.oracles.plain_adapters import Surroundings, make_plain_adapter  # noqa: PLC0415
+
+        around = Surroundings(
+            policy=lambda: self.policy,
+            environment=self.environment,
+            clock=self.clock,
+            monotonic=time.monotonic,
+        )
+        return make_plain_adapter(endpoint, construct, around)
+
     def adapter_at(self, endpoint: Endpoint, form: WireForm = ENVELOPES) -> ReachableAdapter:
         """Return an adapter, which the caller must close; errors as `open_adapters`.
 
@@ -216,6 +238,8 @@ class ConstructAccess:
             return local_adapter_for(
                 program_of(construct), clock=self.clock, monotonic=time.monotonic
             )
+        if endpoint.adapter_type in PLAIN_ADAPTERS:
+            return self._plain_adapter(endpoint, construct)
         if isinstance(construct, RegisteredConstruct):
             return served_adapter_for(construct, clock=self.clock, monotonic=time.monotonic)
         return http_adapter_for(

@@ -203,14 +203,16 @@ def reserving(template: Any, member: str, **reserved: object) -> None:  # noqa: 
         (lambda t: t.update(schema_version="2.0.1"), "a template that fits"),
         (lambda t: t["product_theatre_config"].update(adapter_type="mock"), "real construct"),
         (lambda t: reserving(t, "execution_policy", repeats=2), "what 2.2.0 reserves"),
-        (lambda t: reserving(t, "execution_policy", budget={"max_calls": 9}), "2.2.0 reserves"),
         (
             lambda t: reserving(
                 t, "scoring", qualifications={"addition": {"dataset": "sums", "minimum": 1}}
             ),
             "what 2.2.0 reserves",
         ),
-        (lambda t: reserving(t, "product_theatre_config", adapter_type="mcp"), "2.2.0 reserves"),
+        (
+            lambda t: reserving(t, "product_theatre_config", adapter_type="openai"),
+            "pinned by the hash of what it is asked",
+        ),
         (
             lambda t: t["resolution_programme"][0].update(output_spec={"type": "objekt"}),
             "an output_spec that is a usable JSON Schema",

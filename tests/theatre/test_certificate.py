@@ -100,6 +100,7 @@ EVIDENCE = CertifiedEvidence(
     bundle_hash="34" * 32,
     audit_head="56" * 32,
     version_source="computed",
+    usage=None,
     isolation=ISOLATED,
     data_audit=AUDIT,
     baselines=BASELINES,

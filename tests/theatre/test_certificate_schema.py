@@ -248,7 +248,7 @@ UNFIT: list[tuple[str, JsonValue, list[tuple[str, str]]]] = [
     ("episode_root", "12", [("", "pattern")]),
     ("episode_root", None, [("", "type")]),
     ("owner", "me", [("", "type")]),
-    ("usage", [], [("", "type")]),
+    ("usage", [], [("", "anyOf")]),
     ("issued_at", "2026-11-21T02:07:00+00:00", [("", "format"), ("", "pattern")]),
     ("issued_at", "2026-02-30T02:07:00Z", [("", "format")]),
     ("expires_at", None, [("", "type")]),

@@ -91,11 +91,8 @@ def test_a_2_2_0_template_runs_and_its_bundle_is_checked(tmp_path: Path) -> None
     ("pointer", "value", "name"),
     [
         ("/execution_policy/repeats", 3, "execution_policy.repeats"),
-        ("/execution_policy/budget", {"max_calls": 9}, "execution_policy.budget"),
         ("/scoring/qualifications", {"colour": {"dataset": "truth", "minimum": 0.8}},
          "scoring.qualifications"),
-        *(("/product_theatre_config/adapter_type", kind, f"adapter_type {kind}")
-          for kind in ("openai", "anthropic", "mcp", "command")),
     ],
 )  # fmt: skip
 def test_what_2_2_0_reserves_is_refused_before_the_first_call(

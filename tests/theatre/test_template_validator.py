@@ -183,6 +183,7 @@ WEIGHTS = "/criteria/weights"
 SOURCES = f"{MARKETS}/osint_sources"
 DATA_PATH = f"{PRODUCT}/replay_data_path"
 ENDPOINT = f"{PRODUCT}/adapter_endpoint"
+SETTINGS = f"{PRODUCT}/adapter_settings"
 OTHER_ENDPOINT = f"{PRODUCT}/construct_endpoints/mirror"
 
 CHAIN = edited(
@@ -480,6 +481,16 @@ ERRORS = [
     *(Case("python-adapter-local", other_endpoint("python", place),
            f"{OTHER_ENDPOINT}/adapter_type", from_api=True)
       for place in ("mirror:answer", "listed.sub:answer", "listedx:answer", "Listed:answer")),
+    # constructs without a wrapper
+    Case("adapter-settings", {"/schema_version": "2.2.0", SETTINGS: {"model": "m"}},
+         f"{SETTINGS}/model"),
+    Case("adapter-registered", {"/schema_version": "2.2.0", f"{PRODUCT}/adapter_type": "command",
+         ENDPOINT: "construct:mirror"}, SETTINGS, from_api=True),
+    Case("version-declared", {"/schema_version": "2.2.0", f"{PRODUCT}/adapter_type": "openai",
+         ENDPOINT: "https://a.example/v1", SETTINGS: {"model": "m"}}, f"{CONSTRUCTS}/mirror"),
+    Case("budget-local", {"/schema_version": "2.2.0",
+         "/execution_policy": {"budget": {"max_calls": 1}}}, "/execution_policy/budget",
+         from_api=True),
     # markets
     Case("family-matches-path", {"/template_family": "PRODUCT"}, "/execution_path", MARKET),
     Case("other-path-config-absent", {MARKETS: MARKET["market_theatre_config"]}, MARKETS),

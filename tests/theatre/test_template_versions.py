@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
+import re
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
@@ -12,9 +14,11 @@ from typing import Any, cast
 import pytest
 import rfc8785
 
-from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
+from theatre.engine.bundle_check.arithmetic import undeclared
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256, parse_object
 from theatre.engine.commitment import CommitmentProtocol, close_by
 from theatre.engine.errors import ExecutionPathUnavailableError, ProgrammeError
+from theatre.engine.oracle_contract import pinned_version
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.template_validator import TemplateValidator, ValidationReport, Violation
 from theatre.engine.templates import (
@@ -387,12 +391,7 @@ def reached(kind: str, place: str) -> dict[str, object]:
 
 RESERVED: list[tuple[dict[str, object], str]] = [
     ({f"{POLICY}/repeats": 1}, "execution_policy.repeats"),
-    ({f"{POLICY}/budget": {"max_calls": 100}}, "execution_policy.budget"),
     ({"/scoring/qualifications": QUALIFIED}, "scoring.qualifications"),
-    (reached("openai", "https://api.example.com/v1"), "adapter_type openai"),
-    (reached("anthropic", "construct:claude"), "adapter_type anthropic"),
-    (reached("mcp", "https://tools.example.com/mcp"), "adapter_type mcp"),
-    (reached("command", '["./agent"]'), "adapter_type command"),
 ]
 
 
@@ -443,18 +442,10 @@ def test_what_2_2_0_reserves_is_validated_and_committed_and_not_run(
     )
 
 
-def test_the_adapter_of_one_construct_of_a_chain_is_reserved_too_and_all_are_named() -> None:
-    document = newest(
-        {
-            f"{POLICY}/repeats": 3,
-            f"{POLICY}/budget": {"max_cost_usd": 0.5, "max_tokens": 9},
-            f"{PRODUCT}/construct_endpoints": {
-                "cartograph": {"adapter_type": "mcp", "endpoint": "http://tools.example.com"}
-            },
-        }
-    )
+def test_all_that_is_reserved_is_named() -> None:
+    document = newest({f"{POLICY}/repeats": 3, "/scoring/qualifications": QUALIFIED})
     assert VALIDATOR.validate(document).errors == ()
-    names = ("execution_policy.repeats", "execution_policy.budget", "adapter_type mcp")
+    names = ("execution_policy.repeats", "scoring.qualifications")
     with pytest.raises(ProgrammeError, match=f"cannot run {', '.join(names)}: "):
         product_template(document)
 
@@ -498,11 +489,11 @@ def test_the_schema_of_2_2_0_names_what_does_not_fit(
          "/scoring/qualifications/taste", "qualification-known"),
         ({"/scoring/qualifications": {"hex_grid_accuracy": {"dataset": "x", "minimum": 1}}},
          "/scoring/qualifications/hex_grid_accuracy/dataset", "qualification-known"),
-        (reached("openai", "https://a.example/?b"), f"{PRODUCT}/adapter_endpoint", "endpoint-form"),
+        (reached("http", "https://a.example/?b"), f"{PRODUCT}/adapter_endpoint", "endpoint-form"),
         (reached("command", "./agent"), f"{PRODUCT}/adapter_endpoint", "endpoint-form"),
     ],
 )  # fmt: skip
-def test_the_rules_hold_for_what_is_reserved(
+def test_the_rules_hold_for_what_2_2_0_adds(
     edits: dict[str, object], pointer: str, rule: str
 ) -> None:
     assert places(newest(edits)) == [(pointer, rule)]
@@ -512,8 +503,70 @@ def test_no_command_comes_in_over_the_interface() -> None:
     command = reached("command", '["./agent"]')
     report = VALIDATOR.validate(newest(command), from_api=True)
     assert [(error.pointer, error.rule) for error in report.errors] == [
-        (f"{PRODUCT}/adapter_endpoint", "endpoint-form")
+        (f"{PRODUCT}/adapter_endpoint", "endpoint-form"),
+        (f"{PRODUCT}/adapter_settings", "adapter-registered"),
     ]
+
+
+def test_a_model_over_the_interface_is_one_that_the_operator_registered() -> None:
+    settings = {
+        "model": "m",
+        "key_env": "OPENAI_API_KEY",
+        "answer": {"from": "regex", "regex": "a"},
+    }
+    edits = reached("openai", "https://api.example.com/v1")
+    at = f"{PRODUCT}/adapter_settings"
+    report = VALIDATOR.validate(newest(edits | {at: settings}), from_api=True)
+    assert [one.pointer for one in report.errors if one.rule == "adapter-registered"] == [
+        at,
+        f"{at}/answer",
+        f"{at}/key_env",
+    ]
+    budget = newest({f"{POLICY}/budget": {"max_calls": 9}})
+    assert [one.rule for one in VALIDATOR.validate(budget, from_api=True).errors] == [
+        "budget-local"
+    ]
+
+
+def test_the_settings_that_the_page_shows_fit() -> None:
+    page = (FIXTURES.parents[1] / "docs" / "constructs.md").read_text(encoding="utf-8")
+    shown = page[page.index("## Without a wrapper") : page.index("## In a template")]
+    blocks = [json.loads(one) for one in re.findall(r"```json\n(.*?)```", shown, re.DOTALL)]
+    assert [one["adapter_type"] for one in blocks] == ["openai", "mcp", "command", "container"]
+    for block in blocks:
+        edits = {f"{PRODUCT}/{name}": value for name, value in block.items()}
+        rules = {rule for _, rule in places(newest(edits))}
+        assert rules <= {"version-declared"}
+
+
+PROMPT: JsonObject = {"model": "m", "prompt": "{{/text}}", "parameters": {"temperature": 0}}
+TWINS: dict[str, JsonObject] = {
+    "prompt": PROMPT | {"prompt": "Now: {{/text}}"},
+    "model": PROMPT | {"model": "n"},
+    "parameter": PROMPT | {"parameters": {"temperature": 1}},
+    "answer": PROMPT | {"answer": {"from": "json"}},
+}
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_another_prompt_or_parameter_is_another_version(twin: str) -> None:
+    place = "https://api.example.com/v1"
+    version = pinned_version("openai", place, PROMPT)
+    assert pinned_version("openai", place, TWINS[twin]) != version
+    # What changes no answer changes no version.
+    known: JsonObject = {"key_env": "OPENAI_API_KEY", "prices": {"input": 1, "output": 2}}
+    assert pinned_version("openai", place, PROMPT | known) == version
+    edits = reached("openai", place) | {
+        f"{PRODUCT}/adapter_settings": TWINS[twin],
+        "/version_pins/constructs/cartograph": version,
+    }
+    pointer = "/version_pins/constructs/cartograph"
+    assert places(newest(edits)) == [(pointer, "version-declared")]
+    # The check of a bundle finds it out by itself.
+    assert list(undeclared(newest(edits), canonical_sha256)) == ["cartograph"]
+    edits |= {f"{PRODUCT}/adapter_settings": PROMPT}
+    assert list(undeclared(newest(edits), canonical_sha256)) == []
+    assert places(newest(edits)) == []
 
 
 @pytest.mark.parametrize(

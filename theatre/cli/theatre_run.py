@@ -25,7 +25,7 @@ from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.files.theatre_store import TheatreLease
 from theatre.oracles.in_process import CannedAnswers, by_alias
-from theatre.oracles.retry import make_retrying_invoker, require_reachable
+from theatre.oracles.retry import make_retrying_invoker, require_reachable, within_budget
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_computations, load_episode_runners, load_scorers
 
@@ -149,7 +149,7 @@ async def run_theatre(
             ) as adapters,
             open_judge(held.theatre.template, workspace, is_needed=is_calling) as judge,
         ):
-            invoke = make_retrying_invoker(asyncio.sleep)
+            invoke = within_budget(make_retrying_invoker(asyncio.sleep), template)
             if options.ends_with_construct:
                 invoke = require_reachable(invoke, adapters)
             context = RunContext(

@@ -212,6 +212,7 @@ class CertifiedEvidence:
     bundle_hash: str
     audit_head: str
     version_source: VersionSource
+    usage: JsonObject | None
     isolation: Isolation
     data_audit: JsonObject
     baselines: JsonObject
@@ -262,6 +263,7 @@ def issue_certificate(
             "findings": findings_of(evidence.version_source, evidence.isolation, evidence.findings),
             "data_audit": evidence.data_audit,
             "baselines": evidence.baselines,
+            "usage": evidence.usage,
             "commitment_hash": receipt.commitment_hash,
             "coin_sha256": receipt.coin_sha256,
             "episode_root": evidence.episode_root,

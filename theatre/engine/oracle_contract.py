@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from theatre.engine.canonical_json import (
     MAX_INPUT_DEPTH,
@@ -35,6 +35,7 @@ from theatre.engine.models import (
 )
 
 __all__ = [
+    "DECLARED_ADAPTERS",
     "MAX_ANSWER_BYTES",
     "MAX_ERROR_DETAIL",
     "MAX_STDERR",
@@ -55,9 +56,11 @@ __all__ = [
     "clean_detail",
     "cut_raw",
     "failed_attempt",
+    "pinned_version",
     "program_version",
     "read_answer",
     "served_argv",
+    "version_source_of",
     "weakest_isolation",
 ]
 
@@ -167,6 +170,32 @@ def program_version(argv: Sequence[str], files: Mapping[str, str]) -> str:
     `argv` is as written, its placeholders unfilled; `files` is POSIX path → SHA-256.
     """
     return sha256_hex(canonical_bytes({"argv": list(argv), "files": dict(files)}))
+
+
+DECLARED_ADAPTERS: Final = frozenset({"openai", "anthropic", "mcp", "container"})
+"""What they ask is pinned by the template, and what answers cannot be seen."""
+
+_NOT_IN_VERSION: Final = frozenset({"key_env", "prices"})
+
+
+def pinned_version(adapter: str, place: str, settings: JsonObject) -> str:
+    """Return the version of a construct that is known by what it is asked, 64 hex digits.
+
+    SHA-256 over the canonical bytes of its adapter type, its endpoint as written (for a program
+    the version of that), and its settings without the key's variable and the prices, which change
+    no answer.
+    """
+    asked = {name: value for name, value in settings.items() if name not in _NOT_IN_VERSION}
+    return sha256_hex(
+        canonical_bytes({"adapter_type": adapter, "endpoint": place, "settings": asked})
+    )
+
+
+def version_source_of(adapter: OracleAdapter) -> Literal["computed", "claimed", "declared"]:
+    """Return who says which version answers, as evidence and certificate spell it."""
+    if adapter.pin.partition("@")[0] in DECLARED_ADAPTERS:
+        return "declared"
+    return "claimed" if adapter.computed_version is None else "computed"
 
 
 def served_argv(target: str) -> tuple[str, ...]:

@@ -39,7 +39,9 @@ NEWEST = "2.2.0"
 that with a limit for closing and with members that are reserved (`reserved_members`)."""
 
 PROVENANCE_CHAIN = "provenance_chain"
-RESERVED_ADAPTERS = ("openai", "anthropic", "mcp", "command")
+PLAIN_ADAPTERS = ("openai", "anthropic", "mcp", "command", "container")
+"""Those that know no envelope: `adapter_settings` say what is asked and how it is answered."""
+
 DEFAULT_CLOSE_WITHIN_DAYS = 30
 
 DEFAULT_METHODOLOGY = "1.0.0"
@@ -301,6 +303,14 @@ class InputPolicy(_Part):
     raw_fields: tuple[str, ...] = ()
 
 
+class Budget(_Part):
+    """What one start of a run may use at most; None for no limit."""
+
+    max_calls: int | None = None
+    max_tokens: int | None = None
+    max_cost_usd: float | None = None
+
+
 class ExecutionPolicy(_Part):
     """How a run behaves; every value is committed or the documented default."""
 
@@ -313,7 +323,7 @@ class ExecutionPolicy(_Part):
     deterministic_sample: int = 0
     sanitise_input: bool = True
     repeats: Any = None
-    budget: Any = None
+    budget: Budget | None = None
 
 
 class ConstructEndpoint(_Part):
@@ -321,6 +331,7 @@ class ConstructEndpoint(_Part):
 
     adapter_type: str
     endpoint: str
+    adapter_settings: dict[str, Any] = {}
 
 
 class Withheld(_Part):
@@ -342,6 +353,7 @@ class ProductTheatreConfig(_Part):
     gold_label_set: str | None = None
     gold_label_dataset_id: str = GOLD_LABELS
     adapter_endpoint: str | None = None
+    adapter_settings: dict[str, Any] = {}
     construct_endpoints: dict[str, ConstructEndpoint] = {}
     dataset_paths: dict[str, Text] = {}
     disclosure: Literal["public", "hashes", "withheld"] = "public"
@@ -475,14 +487,10 @@ class ProductTheatreTemplate(TheatreTemplate):
         """Return by name what a 2.2.0 template commits to and this version cannot run yet."""
         if self.schema_version != NEWEST:
             return ()
-        policy, config = self.execution_policy, self.product_theatre_config
-        own = config.construct_endpoints.values()
-        types = {config.adapter_type, *(endpoint.adapter_type for endpoint in own)}
+        policy = self.execution_policy
         named = {
             "execution_policy.repeats": "repeats" in policy.model_fields_set,
-            "execution_policy.budget": "budget" in policy.model_fields_set,
             "scoring.qualifications": "qualifications" in self.scoring.model_fields_set,
-            **{f"adapter_type {name}": name in types for name in RESERVED_ADAPTERS},
         }
         return tuple(name for name, is_committed in named.items() if is_committed)
 

@@ -159,6 +159,39 @@ _CLOSED_OUTPUT_GRACE_SECONDS = 0.5
 _END_OF_INPUT_GRACE_SECONDS = 0.5
 
 
+class AskedProgram(RunningProgram):
+    """A program that is asked once: all of its stdin, then all of its stdout."""
+
+    async def answer(self, question: bytes, *, limit: int) -> bytes:
+        """Send `question`, close its stdin, and return what it prints until it ends.
+
+        Of more than `limit` bytes, a few more than that are returned.
+        """
+        allow_cpu_for_one_call(self._pid, self._limits)
+        unsent, output = memoryview(question), bytearray()
+        while True:
+            try:
+                while unsent:
+                    unsent = unsent[os.write(self._stdin.fileno(), unsent[:CHUNK_BYTES]) :]
+            except BlockingIOError:
+                pass
+            except BrokenPipeError:
+                unsent = memoryview(b"")
+            if not unsent and not self._stdin.closed:
+                self._stdin.close()
+            chunk = read_now(self._stdout.fileno())
+            output += chunk or b""
+            if chunk == b"" or len(output) > limit:
+                break
+            if chunk is None:
+                writers = [self._stdin.fileno()] if unsent else []
+                await ready(readers=[self._stdout.fileno()], writers=writers)
+        # A program that has closed its stdout may still be about to say how it ended.
+        if len(output) <= limit:
+            await self.wait_for_exit(SLOW_DEATH_SECONDS)
+        return bytes(output)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """What a process made of one line.
@@ -225,6 +258,25 @@ class ChildProcess(RunningProgram):
                 readers=[self._stdout.fileno(), *self._exit_descriptors()],
                 writers=[self._stdin.fileno()] if self._unsent and not self._reads_no_more else [],
             )
+
+    async def send(self, line: bytes) -> None:
+        """Write `line` (with its line feed) while someone else may `receive`."""
+        self._unsent = memoryview(line)
+        self._push()
+        while self._unsent and not self._reads_no_more:
+            await ready(writers=[self._stdin.fileno()])
+            self._push()
+
+    async def receive(self) -> bytes | None:
+        """Return the next line, whatever asked for it; None at the end of the output."""
+        while True:
+            self._pull()
+            reply = self._next_line()
+            if reply is not None:
+                return reply.data
+            if self._end_of_output:
+                return None
+            await ready(readers=[self._stdout.fileno()])
 
     def read_unsolicited(self) -> bytes:
         """Return output that no call has taken."""

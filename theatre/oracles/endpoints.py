@@ -40,6 +40,8 @@ from theatre.oracles.in_process import construct_from_callable
 from theatre.oracles.isolation.canary import probe_isolation
 
 REGISTERED = "construct:"
+BY_URL = frozenset({"http", "openai", "anthropic", "mcp"})
+"""The adapter types whose endpoint may be a URL."""
 
 Construct = RegisteredConstruct | RemoteConstruct
 FindConstruct = Callable[[str], Construct]
@@ -55,6 +57,8 @@ class Endpoint:
     place: str
     pointer: str = ""
     """Where a template says so, as a JSON Pointer."""
+    settings: JsonObject = field(default_factory=dict)
+    """What is asked of a construct that knows no envelope, as the template has it."""
 
     @property
     def is_registered(self) -> bool:
@@ -90,14 +94,19 @@ def endpoints(template: ProductTheatreTemplate) -> tuple[Endpoint, ...]:
         own = config.construct_endpoints.get(construct_id)
         pointer = "/product_theatre_config/adapter_endpoint"
         if own is not None:
-            adapter_type, place = own.adapter_type, own.endpoint
+            adapter_type, place, settings = own.adapter_type, own.endpoint, own.adapter_settings
             pointer = json_pointer("product_theatre_config", "construct_endpoints", construct_id)
         else:
             is_meant = construct_id == config.construct_under_test or len(ids) == 1
             adapter_type = config.adapter_type
+            settings = config.adapter_settings if is_meant else {}
             place = (config.adapter_endpoint if is_meant else None) or f"{REGISTERED}{construct_id}"
         return Endpoint(
-            construct_id=construct_id, adapter_type=adapter_type, place=place, pointer=pointer
+            construct_id=construct_id,
+            adapter_type=adapter_type,
+            place=place,
+            pointer=pointer,
+            settings=settings,
         )
 
     return tuple(endpoint(construct_id) for construct_id in ids)
@@ -105,7 +114,7 @@ def endpoints(template: ProductTheatreTemplate) -> tuple[Endpoint, ...]:
 
 def refuse_unused_headers(wanted: Iterable[Endpoint], headers_env: Mapping[str, str]) -> None:
     """Raise RequestHeadersError for headers that no construct would be sent."""
-    if headers_env and not any(e.adapter_type == "http" and not e.is_registered for e in wanted):
+    if headers_env and not any(e.adapter_type in BY_URL and not e.is_registered for e in wanted):
         raise RequestHeadersError(
             f"expected a URL in the template to send {', '.join(headers_env)} to, got none: "
             "a registered construct has its headers_env"
@@ -120,7 +129,17 @@ def construct_at(endpoint: Endpoint, places: Places) -> Construct:
     for an adapter type that reaches no construct.
     """
     construct_id, place = endpoint.construct_id, endpoint.place
-    match endpoint.adapter_type:
+    kind = endpoint.adapter_type
+    is_program = kind in {"local", "command"} or (kind == "mcp" and place.startswith("["))
+    if endpoint.is_registered and kind in {"local", "command"}:
+        return program_of(places.find(place.removeprefix(REGISTERED)))
+    if endpoint.is_registered and kind in BY_URL:
+        return places.find(place.removeprefix(REGISTERED))
+    if is_program:
+        return construct_from_argv(construct_id, place, places.folder)
+    if kind in BY_URL:
+        return RemoteConstruct(construct_id=construct_id, url=place, headers_env=places.headers_env)
+    match kind:
         case "python":
             try:
                 return construct_from_callable(construct_id, place, places.folder)
@@ -132,19 +151,12 @@ def construct_at(endpoint: Endpoint, places: Places) -> Construct:
                     f"expected module:name for the python construct {construct_id}, got {place}: "
                     "the adapter of a registered construct is local or http"
                 ) from error
-        case "local" if endpoint.is_registered:
-            return program_of(places.find(place.removeprefix(REGISTERED)))
-        case "local":
-            return construct_from_argv(construct_id, place, places.folder)
-        case "http" if endpoint.is_registered:
-            return places.find(place.removeprefix(REGISTERED))
-        case "http":
-            return RemoteConstruct(
-                construct_id=construct_id, url=place, headers_env=places.headers_env
-            )
+        case "container":
+            # What runs in there is no file of this machine: it is as far as a URL.
+            return RemoteConstruct(construct_id=construct_id, url=place)
         case other:
             raise ProgrammeError(
-                f"expected adapter_type http, local or python for {construct_id}, got {other}: "
+                f"expected an adapter_type of a construct for {construct_id}, got {other}: "
                 "only a real construct can be run"
             )
 

@@ -38,6 +38,12 @@ class ConstructUnreachableError(TheatreError):
     code = "construct-unreachable"
 
 
+class BudgetSpentError(TheatreError):
+    """A start of a run has used what the template allows one; another start goes on."""
+
+    code = "budget-spent"
+
+
 class IsolationUnavailableError(TheatreError):
     """A program would be run here, and nothing here can keep it from the answers."""
 

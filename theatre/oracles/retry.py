@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from theatre.engine.clock import Sleep
 from theatre.engine.models import InvocationStatus
@@ -12,10 +13,12 @@ from theatre.engine.oracle_contract import (
     OracleAdapter,
     OracleInvocationRequest,
 )
-from theatre.oracles.endpoints import ReachableAdapter
-from theatre.oracles.errors import ConstructUnreachableError
+from theatre.engine.templates import ProductTheatreTemplate
+from theatre.oracles.endpoints import ReachableAdapter, endpoints
+from theatre.oracles.errors import BudgetSpentError, ConstructUnreachableError
 
-_GONE = frozenset({"unreachable", "disconnected"})
+_GONE = frozenset({"unreachable", "disconnected", "key-refused"})
+_FREE = {"input": 0.0, "output": 0.0}
 _RETRIED = frozenset({InvocationStatus.TIMEOUT, InvocationStatus.ERROR})
 
 
@@ -42,6 +45,41 @@ def make_retrying_invoker(sleep: Sleep) -> Invoker:
         return tuple(attempts)
 
     return invoke
+
+
+def within_budget(invoke: Invoker, template: ProductTheatreTemplate) -> Invoker:
+    """Return the invoker that stops before the call that a spent budget does not pay for.
+
+    It counts what this start of a run has used: attempts, tokens that providers counted, and those
+    at the committed prices. Calls under way are ended, so as many as run at a time can go over it.
+    Raises BudgetSpentError.
+    """
+    budget = template.execution_policy.budget
+    if budget is None:
+        return invoke
+    priced = {one.construct_id: one.settings.get("prices") for one in endpoints(template)}
+    used = {"max_calls": 0.0, "max_tokens": 0.0, "max_cost_usd": 0.0}
+
+    async def paid(adapter: OracleAdapter, request: OracleInvocationRequest) -> tuple[Attempt, ...]:
+        for name, spent in used.items():
+            limit = getattr(budget, name)
+            if limit is not None and spent >= limit:
+                raise BudgetSpentError(
+                    f"expected execution_policy.budget.{name} of {limit:g} to last, got {spent:g} "
+                    "spent by this start; what is recorded is kept, and the same command goes on "
+                    "with as much again"
+                )
+        attempts = await invoke(adapter, request)
+        price = cast("dict[str, float]", priced.get(request.construct_id) or _FREE)
+        for attempt in attempts:
+            tokens = attempt.usage or {"input_tokens": 0, "output_tokens": 0}
+            asked, said = tokens["input_tokens"], tokens["output_tokens"]
+            used["max_calls"] += 1
+            used["max_tokens"] += asked + said
+            used["max_cost_usd"] += (asked * price["input"] + said * price["output"]) / 1_000_000
+        return attempts
+
+    return paid
 
 
 def require_reachable(invoke: Invoker, adapters: Mapping[str, ReachableAdapter]) -> Invoker:

@@ -70,6 +70,7 @@ TABLE = {
     },
     ExitCode.WRONG_STATE: {"InvalidTransitionError", "StateConflictError"},
     ExitCode.INCOMPLETE: {
+        "BudgetSpentError",
         "ConstructUnreachableError",
         "InterruptedRunError",
         "IsolationLostError",

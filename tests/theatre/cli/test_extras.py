@@ -146,6 +146,6 @@ def test_a_command_that_asks_a_judge_says_which_extra_has_it(tmp_path: Path) -> 
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        "error (missing-extra): expected the packages of the extra judge, got an installation "
-        "without them: pip install 'echelon-theatre[judge]'\n"
+        "error (missing-extra): expected the packages of the extra models, got an installation "
+        "without them: pip install 'echelon-theatre[models]'\n"
     )

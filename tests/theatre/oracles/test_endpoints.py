@@ -231,7 +231,7 @@ NOT_REACHED: dict[str, tuple[str, str, type[Exception], str]] = {
         "mock",
         "construct:local",
         ProgrammeError,
-        "expected adapter_type http, local or python for doubler, got mock",
+        "expected an adapter_type of a construct for doubler, got mock",
     ),
 }
 

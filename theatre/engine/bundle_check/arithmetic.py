@@ -825,11 +825,101 @@ STATES: Final[Mapping[str, tuple[str | None, str | None]]] = {
     "settling": ("ACTIVE", "SETTLING"),
 }
 """The states that an event leads from and to; every other event leads nowhere."""
+TOKENS: Final = ("input_tokens", "output_tokens")
+
+
+def is_usage(value: object) -> bool:
+    """Return whether a value is what a provider counted of one call."""
+    if not isinstance(value, dict) or value.keys() != set(TOKENS):
+        return False
+    return all(type(value[name]) is int and 0 <= value[name] <= MOST_TOKENS for name in TOKENS)
+
+
+MOST_TOKENS: Final = 10**9
+PLAIN_ADAPTERS: Final = {"openai", "anthropic", "mcp", "command", "container"}
+"""Those that know no envelope: the template says what they are asked."""
+DECLARED: Final = {"openai", "anthropic", "mcp", "container"}
+"""Those of which the template pins what is asked, and nobody sees what answers."""
+
+
+def settings_of(template: Document) -> Iterator[tuple[str, str, str, Document]]:
+    """Yield construct, adapter type, place and settings of each endpoint of a template."""
+    config = template["product_theatre_config"]
+    under_test = config["construct_under_test"]
+    place = config.get("adapter_endpoint") or f"construct:{under_test}"
+    yield under_test, config["adapter_type"], place, config.get("adapter_settings") or {}
+    for name, own in (config.get("construct_endpoints") or {}).items():
+        yield name, own["adapter_type"], own["endpoint"], own.get("adapter_settings") or {}
+
+
+def usage_of(template: Document, calls: Iterable[Document]) -> Document | None:
+    """Return what the calls took, as the certificate says it; None where none is plain."""
+    prices = {name: one["prices"] for name, _, _, one in settings_of(template) if "prices" in one}
+    latencies, tokens, counted, cost, priced = [], [0, 0], 0, Fraction(0), True
+    for call in calls:
+        if call["adapter"].partition("@")[0] not in PLAIN_ADAPTERS:
+            continue
+        for attempt in call["attempts"]:
+            latencies.append(attempt["response"]["latency_ms"])
+            if "usage" not in attempt:
+                continue
+            counted += 1
+            price = prices.get(call["construct_id"])
+            priced = priced and price is not None
+            for place, (name, of) in enumerate(zip(TOKENS, ("input", "output"), strict=True)):
+                used = attempt["usage"][name]
+                tokens[place] += used
+                cost += Fraction(str(price[of])) * used / 10**6 if price else 0
+    if not latencies:
+        return None
+    latencies.sort()
+    ranks = {
+        f"p{share}": math.ceil(Fraction(len(latencies) * share, 100)) for share in (50, 95, 99)
+    }
+    return {
+        "calls": len(latencies),
+        "calls_counted": counted,
+        "input_tokens": tokens[0],
+        "output_tokens": tokens[1],
+        "cost_usd": float(round(cost, 9)) if counted and priced else None,
+        "latency_ms": {name: latencies[rank - 1] for name, rank in ranks.items()},
+    }
+
+
+def taken_by(call: Document) -> Document | None:
+    """Return of a call what `usage_of` reads; None where its adapter sends envelopes."""
+    if str(call["adapter"]).partition("@")[0] not in PLAIN_ADAPTERS:
+        return None
+    attempts = [
+        {"response": {"latency_ms": one["response"]["latency_ms"]}}
+        | ({"usage": one["usage"]} if "usage" in one else {})
+        for one in call["attempts"]
+    ]
+    return {"adapter": call["adapter"], "construct_id": call["construct_id"], "attempts": attempts}
+
+
+def undeclared(template: Document, digest: Callable[[Document], str]) -> Iterator[str]:
+    """Yield the constructs whose pin is not the hash of what the template asks of them.
+
+    `digest` returns the SHA-256 over the canonical bytes of a value.
+    """
+    for name, adapter, place, settings in settings_of(template):
+        by_url = adapter == "mcp" and place.startswith(("http://", "https://"))
+        if adapter not in DECLARED or (adapter == "mcp" and not by_url):
+            continue
+        asked = {one: settings[one] for one in settings if one not in {"key_env", "prices"}}
+        yield from (
+            [name]
+            if template["version_pins"]["constructs"].get(name)
+            != digest({"adapter_type": adapter, "endpoint": place, "settings": asked})
+            else []
+        )
+
+
 RESERVED: Final = (
     "qualification",
     "corrected_scores",
     "repeats",
-    "usage",
     "owner",
 )
 """Members of the certificate that nothing in this release can fill: null."""

@@ -11,10 +11,12 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import cast
 
+from theatre.engine.bundle_check.arithmetic import taken_by
 from theatre.engine.bundle_check.folder import BundleFolder, canonical_object
 from theatre.engine.bundle_check.report import (
     NOTHING,
@@ -48,7 +50,8 @@ from theatre.engine.models import (
 
 STATUSES = frozenset(status.value for status in InvocationStatus)
 MOCK = "mock"
-SOURCES = ("computed", "claimed")
+SOURCES = ("computed", "declared", "claimed")
+"""Who says which version answered, the surest first."""
 
 PART_SIZE = 1000
 _EPISODE = re.compile(r"invocations/episode_(\d{6,})\.json", re.ASCII)
@@ -140,12 +143,16 @@ class CallFacts:
     determinism_differences: int = 0
     adapters: dict[str, str] = field(default_factory=dict)
     rehearsal: bool = False
-    claimed: bool = False
+    sources: set[str] = field(default_factory=set)
+    taken: list[JsonObject] = field(default_factory=list)
+    """What calls without an envelope took, for `usage`."""
+    is_stated: bool = False
+    """Whether the certificate said it, because the records are withheld."""
 
     @property
     def version_source(self) -> str:
-        """Return what the certificate must say: one claimed version makes all of them claimed."""
-        return SOURCES[self.claimed]
+        """Return what the certificate must say: the least sure of all."""
+        return max(self.sources, key=SOURCES.index, default="computed")
 
     def note(self, record: Recorded) -> None:
         """Take the facts of one record, as far as it has them."""
@@ -161,7 +168,12 @@ class CallFacts:
                 self.rehearsal |= is_mock(adapter)
                 if isinstance(construct, str):
                     self.adapters[construct] = adapter
-            self.claimed |= at(call, "version_source") == "claimed"
+            # What has another form is said of the record itself.
+            with suppress(KeyError, TypeError):
+                taken = taken_by(cast("JsonObject", call))
+                self.taken += [] if taken is None else [taken]
+            source = at(call, "version_source")
+            self.sources |= {source} if isinstance(source, str) and source in SOURCES else set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from theatre.engine.bundle_check.arithmetic import (
     Tally,
     published,
     rated,
+    usage_of,
 )
 from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
@@ -508,10 +509,15 @@ class Evidence:
         return [self.records[seq][1] for seq in counted]
 
     @cached_property
+    def usage(self) -> Document | None:
+        """What the calls took, added up from the records."""
+        return usage_of(self.template, (call for asked in self.recorded for call in asked.taken))
+
+    @cached_property
     def version_source(self) -> str:
         """Who says what version it was: the least of what the records say."""
-        claimed = any("claimed" in asked.sources for asked in self.recorded)
-        return "claimed" if claimed else "computed"
+        found = {source for asked in self.recorded for source in asked.sources}
+        return next((one for one in ("claimed", "declared") if one in found), "computed")
 
 
 def value_at(value: Any, steps: list[str]) -> object:  # noqa: ANN401 - any JSON value

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from theatre.engine.bundle_check.batches import SOURCES, STATUSES, is_mock
+from theatre.engine.bundle_check.arithmetic import DECLARED, is_usage
+from theatre.engine.bundle_check.batches import STATUSES, is_mock
 from theatre.engine.bundle_check.plan import CommittedHop, CommittedPlan
 from theatre.engine.bundle_check.report import (
     DefectError,
@@ -123,8 +124,11 @@ class CallChecker:
         # One construct for the whole run: another adapter may lead to another program.
         require_same("the adapter that the trail names", named, adapter)
         require_adapter(self._plan, adapter)
-        if known["version_source"] not in SOURCES:
-            raise DefectError("version_source computed or claimed", render(known["version_source"]))
+        name = str(adapter).partition("@")[0]
+        sources = ("declared",) if name in DECLARED else ("computed", "claimed")
+        if known["version_source"] not in sources:
+            words = f"version_source {' or '.join(sources)} with {name}"
+            raise DefectError(words, render(known["version_source"]))
         committed = CommittedCall(
             invocation_id=self._draws.invocation_id(
                 self._theatre_id,
@@ -299,8 +303,12 @@ def _is_retried(attempt: Attempt) -> bool:
 
 def _read(document: JsonValue, invocation_id: str) -> Attempt:
     """Return an attempt, every member of the form that is specified for it."""
-    require_members(document, members_of(Attempt), "an attempt")
+    counted = isinstance(document, dict) and "usage" in document
+    members = members_of(Attempt) if counted else members_of(Attempt) - {"usage"}
+    require_members(document, members, "an attempt")
     attempt = cast("JsonObject", document)
+    if counted and not is_usage(attempt["usage"]):
+        raise DefectError("usage with the tokens of input and output", render(attempt["usage"]))
     require_members(attempt["response"], members_of(OracleInvocationResponse), "a response")
     response = cast("JsonObject", attempt["response"])
     if response["invocation_id"] != invocation_id:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID, uuid5
 
-from theatre.engine.bundle_check.arithmetic import RESERVED
+from theatre.engine.bundle_check.arithmetic import RESERVED, usage_of
 from theatre.engine.bundle_check.audit_trail import AuditTrail
 from theatre.engine.bundle_check.baselines import CountedEvidence
 from theatre.engine.bundle_check.batches import CallFacts
@@ -164,6 +164,7 @@ def check_certificate_fields(
         "issuer": at(sealed, "issuer"),
         "issued_at": sealed_at,
         "theatre_resolved_at": sealed_at,
+        "usage": _usage(evidence.plan, run.calls, documents),
         **dict.fromkeys(RESERVED, None),
         "coin_sha256": hashes.coin,
         "episode_root": run.episode_root,
@@ -197,6 +198,15 @@ def certificate_id(theatre_id: str | Nothing, commitment_hash: str | Nothing) ->
     if isinstance(theatre_id, Nothing) or isinstance(commitment_hash, Nothing):
         return NOTHING
     return str(uuid5(UUID(theatre_id), f"certificate:{commitment_hash}"))
+
+
+def _usage(
+    plan: CommittedPlan | None, calls: CallFacts, documents: Documents
+) -> JsonValue | Nothing:
+    """Return what the calls took; as stated where their records are withheld."""
+    if plan is None or calls.is_stated:
+        return documents.at(CERTIFICATE, "usage")
+    return usage_of(plan.document, calls.taken)
 
 
 def _expect_committed(plan: CommittedPlan | None) -> _Fields:

@@ -95,6 +95,12 @@ class PublishedEvidence(Evidence):
         return str(self.receipt["coin_sha256"])
 
     @property
+    def usage(self) -> dict[str, Any] | None:
+        """What the calls took, as the certificate has it."""
+        stated: dict[str, Any] | None = self.certificate["usage"]
+        return stated
+
+    @property
     def version_source(self) -> str:
         """Who says what version it was, as the certificate has it."""
         return str(self.certificate["version_source"])

@@ -17,7 +17,13 @@ from datetime import datetime
 from typing import Final, TypeGuard
 from uuid import UUID
 
-from theatre.engine.bundle_check.arithmetic import Document, parsed_time
+from theatre.engine.bundle_check.arithmetic import (
+    DECLARED,
+    Document,
+    is_usage,
+    parsed_time,
+    taken_by,
+)
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
 
 SHA256: Final = re.compile("[0-9a-f]{64}")
@@ -55,6 +61,7 @@ RESPONSE: Final[Form] = {
     "error_detail": (str, NoneType),
     "responded_at": (str,),
 }
+WITH_USAGE: Final[Form] = ATTEMPT | {"usage": (dict,)}
 SANITISED: Final[Form] = {
     "sanitiser_version": (str,),
     "tables_sha256": (str,),
@@ -238,6 +245,7 @@ class Asked:
     differs: bool
     adapters: dict[str, str]
     sources: set[str]
+    taken: tuple[Document, ...]
     tables: object
     problems: tuple[str, ...]
     version_problems: tuple[str, ...]
@@ -280,6 +288,7 @@ def asked_of(committed: Committed, episodes: list[Document], record: Document) -
         differs=bool(second) and rounds_differ(first, second),
         adapters={call["construct_id"]: call["adapter"] for call in calls},
         sources={call["version_source"] for call in calls},
+        taken=tuple(one for one in map(taken_by, calls) if one is not None),
         tables=sanitised["tables_sha256"] if sanitised else None,
         problems=tuple(problems_of_record(committed, episodes[seq - 1], record)),
         version_problems=tuple(problems_of_versions(committed, record)),
@@ -362,8 +371,10 @@ def problems_of_call(
         yield f"{where}: expected {hop.construct_id!r}, got {call['construct_id']!r:.60}"
     if call["adapter"] != committed.activated["adapters"][hop.construct_id]:
         yield f"{where}: another adapter than the trail names"
-    if call["version_source"] not in {"computed", "claimed"}:
-        yield f"{where}: expected computed or claimed, got {call['version_source']!r:.40}"
+    declared = call["adapter"].partition("@")[0] in DECLARED
+    sources = ["declared"] if declared else ["computed", "claimed"]
+    if call["version_source"] not in sources:
+        yield f"{where}: expected {' or '.join(sources)}, got {call['version_source']!r:.40}"
     turn = 0 if committed.single_call else number
     place = committed.theatre_id, record["seq"], call["hop"], call["repeat"], turn
     if committed.single_call:
@@ -479,7 +490,7 @@ def problems_of_unsent(call: Document, where: str) -> Problems:
     if len(call["attempts"]) != 1 or [call["hop"], call["repeat"]] != [0, 0]:
         yield f"{where}: more than one attempt, and nothing may be sent"
     attempt = call["attempts"][0]
-    if not has_form(attempt, ATTEMPT) or not has_form(attempt["response"], RESPONSE):
+    if not is_attempt(attempt) or not has_form(attempt["response"], RESPONSE):
         yield f"{where}: an attempt of another form"
         return
     expected = {"reason": UNSENDABLE, "raw": None, "stderr": None}
@@ -489,9 +500,16 @@ def problems_of_unsent(call: Document, where: str) -> Problems:
     yield from problems_of_response(call, attempt, where)
 
 
+def is_attempt(attempt: object) -> bool:
+    """Return whether a value has the form of an attempt, with a provider's counts or without."""
+    if has_form(attempt, WITH_USAGE):
+        return is_usage(attempt["usage"])
+    return has_form(attempt, ATTEMPT)
+
+
 def problems_of_attempt(hop: Hop, call: Document, attempt: Document, where: str) -> Problems:
     """Yield where an attempt contradicts itself."""
-    if not has_form(attempt, ATTEMPT) or not has_form(attempt["response"], RESPONSE):
+    if not is_attempt(attempt) or not has_form(attempt["response"], RESPONSE):
         yield f"{where}: an attempt of another form"
         return
     yield from problems_of_response(call, attempt, where)

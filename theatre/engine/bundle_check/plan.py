@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias, cast
 
-from theatre.engine.bundle_check.arithmetic import COMPOSITE, exact
+from theatre.engine.bundle_check.arithmetic import COMPOSITE, exact, undeclared
 from theatre.engine.bundle_check.report import DefectError, render
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.models import SINGLE_CALL, EpisodeRunner
@@ -528,6 +528,8 @@ def committed_plan(
     named_dataset = config.get("replay_dataset_id")
     if not isinstance(named_dataset, str) or named_dataset not in hashes:
         raise DefectError("a dataset hash for replay_dataset_id", render(named_dataset))
+    for construct in undeclared(document, canonical_sha256):
+        raise DefectError(f"{construct} pinned by the hash of what it is asked", "another version")
     criteria, chosen = committed_criteria(document), _chosen(document)
     # Gold labels are named without a hash: a 2.0.1 template may do so, unused.
     unpinned = document["schema_version"] == "2.0.1" and "gold_label_set" in config
@@ -595,11 +597,9 @@ def _refuse_reserved(document: JsonObject) -> None:
     """Raise DefectError for what 2.2.0 reserves: no version runs it, so no run obeyed it."""
     if document["schema_version"] != "2.2.0":
         return
-    types = _adapter_types(_object(document, "product_theatre_config"))
     found = [
-        *sorted(_object(document, "execution_policy").keys() & {"repeats", "budget"}),
+        *sorted(_object(document, "execution_policy").keys() & {"repeats"}),
         *sorted(_object(document, "scoring").keys() & {"qualifications"}),
-        *sorted(types & {"openai", "anthropic", "mcp", "command"}),
     ]
     if found:
         raise DefectError("a template without what 2.2.0 reserves", ", ".join(found))

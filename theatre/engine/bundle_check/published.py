@@ -392,7 +392,7 @@ def _check_tier(evidence: Evidence) -> None:
 def _stated_calls(evidence: Evidence) -> CallFacts:
     """Return what the certificate states of the calls: records that are withheld may say it."""
     source = evidence.documents.at(CERTIFICATE, "version_source")
-    return CallFacts(claimed=source == "claimed")
+    return CallFacts(sources={source} if isinstance(source, str) else set(), is_stated=True)
 
 
 def _findings(evidence: Evidence, counted: list[str] | Nothing) -> list[str] | Nothing:

@@ -37,6 +37,7 @@ from theatre.engine.bundle_check.arithmetic import (
     published,
     rated,
     tier,
+    undeclared,
     weakest_isolation,
     wilson,
 )
@@ -218,6 +219,8 @@ def check_commitment(evidence: Evidence) -> Problems:
     yield from differs("commitment_receipt.json", expected | free, evidence.receipt)
     (committed,) = evidence.details("committed")
     yield from differs("committed", {"commitment_hash": evidence.commitment_hash}, committed)
+    for construct in undeclared(evidence.template, lambda value: sha256(canonical(value))):
+        yield f"version_pins: {construct!r:.60} is not pinned by what it is asked"
     # A kinder version of a scorer than the committed one would score the same answers higher.
     pins = evidence.template.get("scorer_pins")
     if pins is not None:
@@ -959,6 +962,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "issued_at": evidence.trail[-1]["at"],
         "theatre_committed_at": receipt["committed_at"],
         "theatre_resolved_at": evidence.trail[-1]["at"],
+        "usage": evidence.usage,
         **dict.fromkeys(RESERVED),
     }
     # Every member, and none more: what is not computed again must not be on a certificate.

@@ -144,9 +144,9 @@ _OF_THE_CONSTRUCT = {
     "version_pins": ("constructs", "adapter_version"),
     "product_theatre_config": (
         *("construct_under_test", "construct_chain", "construct_endpoints"),
-        *("adapter_type", "adapter_endpoint", "disclosure", "withheld"),
+        *("adapter_type", "adapter_endpoint", "adapter_settings", "disclosure", "withheld"),
     ),
-    "execution_policy": ("max_concurrency",),
+    "execution_policy": ("max_concurrency", "budget"),
 }
 """What a template says of the construct, or of who may read the evidence; all else are terms."""
 

@@ -154,12 +154,21 @@ class Attempt(_CopiedForm):
     `reason` is a stable code where the engine, not the construct, decided the status (see
     `read_answer`; adapters add `timeout`, `crashed`, `unreachable`). `raw` holds the bytes of
     an answer that was not accepted, cut at the limit; `stderr` what the construct complained.
+    `usage` is what a provider counted, `input_tokens` and `output_tokens`; left out without.
     """
 
     response: OracleInvocationResponse
     reason: str | None = None
     raw: str | None = None
     stderr: str | None = None
+    usage: dict[str, int] | None = None
+
+    def as_document(self) -> JsonObject:
+        """Return what the evidence keeps."""
+        document = _CopiedForm.as_document(self)
+        if self.usage is None:
+            del document["usage"]
+        return document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ from theatre.engine.oracle_contract import (
     clean_detail,
     cut_raw,
     failed_attempt,
+    version_source_of,
 )
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
@@ -284,7 +285,7 @@ class EpisodeCaller:
             repeat=made.repeat,
             construct_id=hop.construct_id,
             adapter=adapter.pin,
-            version_source="claimed" if adapter.computed_version is None else "computed",
+            version_source=version_source_of(adapter),
             request=request,
             attempts=attempts,
         )

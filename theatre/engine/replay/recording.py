@@ -29,6 +29,7 @@ from theatre.engine.models import (
 )
 from theatre.engine.replay.context import RunJournal
 from theatre.engine.replay.episode import CalledEpisode
+from theatre.engine.replay.usage import usage_of
 from theatre.engine.scoring import TheatreScoringProvider
 
 # What an invocation record says: its answer, its outputs, whether its repeat differs.
@@ -86,7 +87,8 @@ def facts_of(record: JsonObject) -> JsonObject:
 
     `adapters` are pins by construct, `version_mismatches` counts calls, `claimed` tells of a
     version that was not computed, `confidence` is the number that the answer states, if any,
-    `input_changed` tells whether what was sent is not what the dataset holds.
+    `input_changed` tells whether what was sent is not what the dataset holds, `usage` what calls
+    without an envelope took; left out where there are none.
     """
     calls = cast("list[JsonObject]", record["calls"])
     sanitised = cast("JsonObject | None", record["sanitised"])
@@ -97,7 +99,9 @@ def facts_of(record: JsonObject) -> JsonObject:
         {attempt["reason"] for attempt in cast("list[JsonObject]", call["attempts"])}
         for call in calls
     )
+    used = usage_of(calls)
     return {
+        **({"usage": used} if used else {}),
         "adapters": {cast("str", call["construct_id"]): call["adapter"] for call in calls},
         "claimed": any(call["version_source"] == "claimed" for call in calls),
         "confidence": stated if isinstance(stated, int | float) else None,

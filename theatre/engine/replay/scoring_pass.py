@@ -33,6 +33,7 @@ from theatre.engine.replay.context import (
 from theatre.engine.replay.recording import input_sent
 from theatre.engine.replay.tier_evidence import CallFacts
 from theatre.engine.replay.trail_batches import TrailBatches
+from theatre.engine.replay.usage import UsageTally, committed_prices
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import (
     Aggregator,
@@ -178,7 +179,10 @@ class ScoringPass:
         """
         batches = await TrailBatches.read(journal, builder.theatre_id)
         aggregator = Aggregator(self._provider, self._draws)
-        facts = CallFacts(self._template.product_theatre_config.construct_under_test)
+        facts = CallFacts(
+            self._template.product_theatre_config.construct_under_test,
+            usage=UsageTally(committed_prices(self._template)),
+        )
         total = dataset.lines_total
         with contextlib.ExitStack() as stack:
             lines = stack.enter_context(builder.open_file("scores/per_episode.jsonl"))

@@ -330,6 +330,7 @@ class Settlement:
             bundle_hash=bundle_hash,
             audit_head=audit_head,
             version_source=settled.calls.version_source,
+            usage=settled.calls.usage.as_document(),
             isolation=settled.isolation,
             data_audit=audit,
             baselines=baselines,

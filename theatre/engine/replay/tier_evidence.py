@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -11,7 +11,8 @@ from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
 from theatre.engine.models import ScorerKind
-from theatre.engine.oracle_contract import Isolation
+from theatre.engine.oracle_contract import DECLARED_ADAPTERS, Isolation
+from theatre.engine.replay.usage import UsageTally
 from theatre.engine.scoring import committed_ratings, exact
 from theatre.engine.scoring.provider import criteria_scorers
 from theatre.engine.templates import ProductTheatreTemplate, product_template
@@ -64,15 +65,20 @@ class CallFacts:
     rehearsed: bool = False
     version_source: VersionSource = "computed"
     adapter_pin: str = ""
+    usage: UsageTally = field(default_factory=lambda: UsageTally({}))
 
     def note(self, facts: JsonObject) -> None:
         """Take the facts of the next episode's record (`records.facts_of`)."""
         self.recorded += 1
         self.determinism_differences += cast("bool", facts["differs"])
         self.version_mismatches += cast("int", facts["version_mismatches"])
+        self.usage.note(cast("JsonObject", facts.get("usage", {})))
         if facts["claimed"]:
             self.version_source = "claimed"
         for construct_id, pin in cast("dict[str, str]", facts["adapters"]).items():
+            # One version that is only claimed makes all of them claimed.
+            if pin.partition("@")[0] in DECLARED_ADAPTERS and self.version_source == "computed":
+                self.version_source = "declared"
             self.rehearsed |= pin.startswith(MOCK_PIN)
             if construct_id == self.construct_under_test:
                 self.adapter_pin = pin

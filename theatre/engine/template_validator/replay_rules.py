@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PureWindowsPath
+from typing import cast
 from urllib.parse import urlsplit
 
-from theatre.engine.canonical_json import parse_json
-from theatre.engine.errors import ParseError
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_json
+from theatre.engine.errors import CanonicalisationError, ParseError
+from theatre.engine.oracle_contract import pinned_version
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import Finding, Rule, Subject
-from theatre.engine.templates import GOLD_LABELS
+from theatre.engine.templates import GOLD_LABELS, NEWEST
 
 # Where a template may say its constructs are.
 #
@@ -26,6 +28,7 @@ from theatre.engine.templates import GOLD_LABELS
 _CONFIG = "product_theatre_config"
 _REGISTERED = re.compile(r"construct:\S+")
 _BEHIND_THE_PLACE = re.compile(r"[?#]")
+_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:-]{0,200}@sha256:[a-f0-9]{64}")
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -108,20 +111,147 @@ def _is_callable_name(endpoint: str) -> bool:
     return _CALLABLE.fullmatch(endpoint) is not None
 
 
+def _is_image(endpoint: str) -> bool:
+    return _IMAGE.fullmatch(endpoint) is not None
+
+
+# Constructs that know no envelope: what is asked of them is a part of the template.
+
+
+_SETTINGS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
+    **dict.fromkeys(
+        ("openai", "anthropic"),
+        (
+            frozenset({"model"}),
+            frozenset({"system", "prompt", "parameters", "key_env", "prices", "answer"}),
+        ),
+    ),
+    "mcp": (frozenset({"tool", "tool_sha256"}), frozenset({"arguments", "key_env", "answer"})),
+    "command": (frozenset(), frozenset({"prompt", "input", "answer"})),
+    "container": (frozenset(), frozenset({"prompt", "input", "answer", "argv"})),
+}
+"""Adapter type → the settings that it needs, and those that it takes as well."""
+
+_OURS_IN_BODY = frozenset({"messages", "model", "n", "stream", "system"})
+
+
+def _settings(subject: Subject) -> Iterator[tuple[str, str, str, str, JsonObject]]:
+    """Yield pointer, construct, adapter type, place and settings of each endpoint."""
+    config = subject.config
+    if subject.template.schema_version != NEWEST:
+        return
+    under_test = config.construct_under_test
+    pointer = json_pointer(_CONFIG, "adapter_settings")
+    place = config.adapter_endpoint or f"construct:{under_test}"
+    yield pointer, under_test, config.adapter_type, place, config.adapter_settings
+    for construct, own in config.construct_endpoints.items():
+        at = json_pointer(_CONFIG, "construct_endpoints", construct, "adapter_settings")
+        yield at, construct, own.adapter_type, own.endpoint, own.adapter_settings
+
+
+def _adapter_settings(subject: Subject) -> Iterator[Finding]:
+    for pointer, _, adapter, place, settings in _settings(subject):
+        needed, also = _SETTINGS.get(adapter, (frozenset[str](), frozenset[str]()))
+        for name in sorted(needed - settings.keys()):
+            yield pointer, f"expected member {name} with {adapter}, got none"
+        for name in sorted(settings.keys() - needed - also):
+            taken = ", ".join(sorted(needed | also)) or "no settings"
+            at = f"{pointer}/{name}"
+            yield at, phrase(f"expected {taken} with {adapter}, got ", Quoted(name, spelt=str))
+        parameters = cast("JsonObject | None", settings.get("parameters"))
+        for name in sorted(_OURS_IN_BODY.intersection(parameters or ())):
+            yield (
+                f"{pointer}/parameters/{name}",
+                f"expected parameters without {name}, got it: the adapter sets it",
+            )
+        by_word = settings.get("input") in {"argument", "file"}
+        words = str(settings.get("argv", "")) if adapter == "container" else place
+        if by_word and "{input}" not in words and not _REGISTERED.fullmatch(place):
+            yield f"{pointer}/input", "expected {input} among the arguments, got none"
+        yield from _answer_form(pointer, settings.get("answer"))
+
+
+def _answer_form(pointer: str, answer: JsonValue) -> Iterator[Finding]:
+    """Yield what is wrong with how an answer is to be read."""
+    form = answer if isinstance(answer, dict) else {"from": "text"}
+    source, regex = form.get("from"), form.get("regex")
+    for name, owner in (("regex", "regex"), ("pointer", "json")):
+        if name in form and source != owner:
+            yield f"{pointer}/answer/{name}", f"expected it only with from {owner}"
+    if source != "regex":
+        return
+    try:
+        re.compile(regex if isinstance(regex, str) else "(")
+    except re.error as error:
+        yield f"{pointer}/answer/regex", f"expected a regular expression of Python, got: {error}"
+
+
+def _adapter_registered(subject: Subject) -> Iterator[Finding]:
+    """Over HTTP the operator says where models are, who holds keys, and what may run long."""
+    for pointer, _, adapter, place, settings in _settings(subject) if subject.from_api else ():
+        if adapter not in _SETTINGS:
+            continue
+        if adapter in {"command", "container"} or not _REGISTERED.fullmatch(place):
+            yield (
+                pointer,
+                f"expected openai, anthropic or mcp with construct:<id>, got {adapter} elsewhere",
+            )
+        if "key_env" in settings:
+            yield f"{pointer}/key_env", "expected none: the operator's registry has the key"
+        answer = settings.get("answer")
+        if isinstance(answer, dict) and answer.get("from") == "regex":
+            yield f"{pointer}/answer", "expected text or json, got regex: it is for your machine"
+
+
+def _budget_local(subject: Subject) -> Iterator[Finding]:
+    if subject.from_api and subject.template.execution_policy.budget is not None:
+        at = json_pointer("execution_policy", "budget")
+        yield at, "expected none: the service starts a run once; a budget is for the command line"
+
+
+def _version_declared(subject: Subject) -> Iterator[Finding]:
+    pins = subject.template.version_pins.constructs
+    for _, construct, adapter, place, settings in _settings(subject):
+        is_web_tool = adapter == "mcp" and _is_web_address(place)
+        if construct not in pins or not (
+            adapter in {"openai", "anthropic", "container"} or is_web_tool
+        ):
+            continue
+        try:
+            version = pinned_version(adapter, place, settings)
+        except CanonicalisationError:
+            continue
+        if (pin := pins[construct]) != version:
+            yield (
+                json_pointer("version_pins", "constructs", construct),
+                phrase(f"expected the hash of what is asked, {version}, got ", Quoted(pin)),
+            )
+
+
 _WEB_ADDRESS = ("an http(s) URL without query and fragment", _is_web_address, False)
 _ARGUMENTS = ("a JSON array of arguments", _is_argument_list, True)
 _FORMS: Mapping[str, tuple[str, Callable[[str], bool], bool]] = {
     "http": _WEB_ADDRESS,
     "local": _ARGUMENTS,
     "python": ("module:name", _is_callable_name, True),
-    **dict.fromkeys(("openai", "anthropic", "mcp"), _WEB_ADDRESS),
+    **dict.fromkeys(("openai", "anthropic"), _WEB_ADDRESS),
+    "mcp": (
+        "an http(s) URL, or a JSON array of arguments",
+        lambda endpoint: _is_web_address(endpoint) or _is_argument_list(endpoint),
+        False,
+    ),
     "command": _ARGUMENTS,
+    "container": ("an image by its digest (name@sha256:…)", _is_image, True),
 }
 """Adapter type → what its endpoint may be, and whether only on the machine it runs on."""
 
 ENDPOINT_RULES = (
     Rule("endpoint-form", _endpoint_form),
     Rule("python-adapter-local", _python_adapter_local),
+    Rule("adapter-settings", _adapter_settings),
+    Rule("adapter-registered", _adapter_registered),
+    Rule("version-declared", _version_declared),
+    Rule("budget-local", _budget_local),
 )
 
 

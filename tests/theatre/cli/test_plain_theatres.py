@@ -1,0 +1,220 @@
+"""Constructs without a wrapper: from their settings to a certificate that checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.theatre.cli.doubler import EPISODES, write_theatre
+from tests.theatre.cli.plain_constructs import (
+    DOUBLER,
+    KEY,
+    TOOL_SERVER,
+    anthropic_server,
+    openai_server,
+    tool_server,
+)
+from tests.theatre.echelon_process import Answer
+from tests.theatre.forked_echelon import forked
+from tests.theatre.oracles.loopback import serving
+from tests.theatre.runs import checked
+from tests.theatre.test_isolated_runs import is_consistent
+from theatre.engine.canonical_json import JsonObject, canonical_bytes
+from theatre.engine.oracle_contract import pinned_version
+
+MODEL: JsonObject = {
+    "model": "small-1",
+    "system": "You double numbers.",
+    "prompt": "Double {{/number}}.",
+    "parameters": {"temperature": 0, "max_tokens": 32},
+    "key_env": "TEST_API_KEY",
+    "prices": {"input": 1.5, "output": 6},
+    "answer": {"from": "json"},
+}
+
+
+def write(folder: Path, kind: str, place: str, settings: JsonObject, *, version: str = "") -> Path:
+    """Write a theatre of the doubler that is asked by `settings`."""
+    return write_theatre(
+        folder,
+        adapter_type=kind,
+        endpoint=place,
+        version=version or pinned_version(kind, place, settings),
+        config={"adapter_settings": settings},
+        schema_version="2.2.0",
+    )
+
+
+def run(path: Path, *options: str, more: dict[str, str] | None = None) -> Answer:
+    """Return the end of a run; loopback is allowed, and the key is there."""
+    variables = {"ECHELON_OUTBOUND_ALLOW": "127.0.0.0/8", "TEST_API_KEY": KEY, **(more or {})}
+    home = path.parent / "home"
+    return forked("theatre", "run", path, "--json", *options, home=home, more=variables)
+
+
+def certified(path: Path, more: dict[str, str] | None = None) -> tuple[Any, Any]:
+    """Run, check, look for the key in all that was written; return end and certificate."""
+    ended = run(path, more=more)
+    assert ended.code == 0, ended.stderr + ended.stdout
+    document = json.loads(ended.stdout)
+    assert (document["outcome"], document["scores"]) == ("certified", {"right": 1}), document
+    check = forked("check", document["bundle_path"], "--json", home=path.parent / "home")
+    assert (check.code, json.loads(check.stdout)["verdict"]) == (0, "valid, logged"), check.stdout
+    for file in (path.parent / "home").rglob("*"):
+        assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
+    assert KEY not in ended.stdout + ended.stderr
+    bundle = Path(document["bundle_path"])
+    is_consistent(bundle, path.parent)
+    return document, json.loads((bundle / "certificate.json").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("kind", "server", "path"),
+    [("openai", openai_server, "/v1"), ("anthropic", anthropic_server, "")],
+)
+def test_a_model_is_certified_by_what_it_is_asked(
+    tmp_path: Path, kind: str, server: Callable[[], Any], path: str
+) -> None:
+    with serving(server()) as one:
+        place = f"http://127.0.0.1:{one.port}{path}"
+        end, certificate = certified(write(tmp_path, kind, place, MODEL))
+    assert certificate["version_source"] == "declared"
+    usage = certificate["usage"]
+    assert {name: usage[name] for name in usage if name != "latency_ms"} == {
+        "calls": EPISODES,
+        "calls_counted": EPISODES,
+        "input_tokens": 11 * EPISODES,
+        "output_tokens": 5 * EPISODES,
+        "cost_usd": round(EPISODES * (11 * 1.5 + 5 * 6) / 1e6, 9),
+    }
+    assert 0 <= usage["latency_ms"]["p50"] <= usage["latency_ms"]["p99"]
+    assert "version-declared" in certificate["findings"]
+    assert "construct-not-isolated" in end["caps"]
+
+
+def test_a_command_is_certified_from_its_private_copy(tmp_path: Path) -> None:
+    (tmp_path / "twice.py").write_text(DOUBLER, encoding="utf-8")
+    settings: JsonObject = {
+        "prompt": "{{/number}}",
+        "input": "argument",
+        "answer": {"from": "json", "pointer": "/twice", "field": "result"},
+    }
+    place = json.dumps(["{python}", "twice.py", "{input}"])
+    version = pins(write(tmp_path, "command", place, settings, version="0" * 64))[
+        "construct_version"
+    ]
+    path = write(tmp_path, "command", place, settings, version=version)
+    _, certificate = certified(path)
+    assert (certificate["version_source"], certificate["construct_version"]) == (
+        "computed",
+        version,
+    )
+
+
+TOOL: JsonObject = {"tool": "double", "tool_sha256": "0" * 64}
+
+
+def pins(path: Path) -> dict[str, Any]:
+    """Return what `echelon construct version` says of the doubler of a template."""
+    told = forked(
+        *("construct", "version", path, "--json"),
+        home=path.parent / "home",
+        more={"ECHELON_OUTBOUND_ALLOW": "127.0.0.0/8"},
+    )
+    (row,) = json.loads(told.stdout)["constructs"]
+    return dict(row)
+
+
+def test_a_tool_on_stdio_is_certified_as_its_list_names_it(tmp_path: Path) -> None:
+    (tmp_path / "tool_server.py").write_text(TOOL_SERVER, encoding="utf-8")
+    place = json.dumps(["{python}", "tool_server.py"])
+    tools = pins(write(tmp_path, "mcp", place, TOOL, version="0" * 64))["tools"]
+    settings: JsonObject = {"tool": "double", "tool_sha256": tools["double"]}
+    path = write(tmp_path, "mcp", place, settings, version="0" * 64)
+    version = pins(path)["construct_version"]
+    end, certificate = certified(write(tmp_path, "mcp", place, settings, version=version))
+    assert certificate["version_source"] == "declared"
+    assert certificate["construct_version"] == version
+    # It ran isolated.
+    assert "construct-not-isolated" not in end["caps"]
+    # As if its author had changed what its list says of it since.
+    (tmp_path / "tool_server.py").write_text(
+        TOOL_SERVER.replace("Return twice", "Return exactly twice"), encoding="utf-8"
+    )
+    version = pins(path)["construct_version"]
+    refused = json.loads(run(write(tmp_path, "mcp", place, settings, version=version)).stdout)
+    assert refused["error"]["code"] == "pin-mismatch"
+    assert "expected the tool double as tool_sha256 pins it" in refused["error"]["message"]
+
+
+def test_a_tool_behind_http_is_certified_as_its_list_names_it(tmp_path: Path) -> None:
+    with tool_server() as place:
+        told = pins(write(tmp_path, "mcp", place, TOOL))
+        settings: JsonObject = {**TOOL, "tool_sha256": told["tools"]["double"]}
+        _, certificate = certified(write(tmp_path, "mcp", place, settings))
+    assert certificate["construct_version"] == pinned_version("mcp", place, settings)
+
+
+def test_a_budget_stops_a_start_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    with serving(openai_server()) as one:
+        place = f"http://127.0.0.1:{one.port}/v1"
+        path = write_theatre(
+            tmp_path,
+            adapter_type="openai",
+            endpoint=place,
+            version=pinned_version("openai", place, MODEL),
+            config={"adapter_settings": MODEL},
+            policy={"budget": {"max_tokens": 16 * 5}},
+            schema_version="2.2.0",
+        )
+        stopped = run(path)
+        error = json.loads(stopped.stdout)["error"]
+        assert (stopped.code, error["code"]) == (8, "budget-spent")
+        assert "got 80 spent by this start" in error["message"]
+        _, certificate = certified(path)
+    # All of it is on the certificate, whatever the starts were.
+    assert certificate["usage"]["calls_counted"] == EPISODES
+
+
+def test_a_certificate_that_says_that_less_was_used_is_not_valid(tmp_path: Path) -> None:
+    settings = {name: MODEL[name] for name in MODEL if name != "prices"}
+    with serving(openai_server()) as one:
+        place = f"http://127.0.0.1:{one.port}/v1"
+        end, certificate = certified(write(tmp_path, "openai", place, settings))
+    assert certificate["usage"]["cost_usd"] is None
+    bundle = Path(end["bundle_path"])
+    cheaper = certificate | {"usage": certificate["usage"] | {"input_tokens": 1}}
+    (bundle / "certificate.json").write_bytes(canonical_bytes(cheaper) + b"\n")
+    failed = {line.id: line.expected for line in checked(bundle).failed}
+    assert "certificate-fields" in failed
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], int, str, str]] = {
+    "no key": ({"key": ""}, 5, "request-headers-invalid", "export TEST_API_KEY=… and run again"),
+    "wrong key": ({"key": "sk-another-0123456789"}, 8, "construct-unreachable", "set another key"),
+    "wrong model": ({"model": "large-9"}, 8, "construct-unreachable", "correct model"),
+    "nothing listens": ({"port": 9}, 8, "construct-unreachable", "to accept a connection"),
+    "no network": ({"host": "model.invalid"}, 8, "construct-unreachable", "expected"),
+    "address not allowed": ({"allow": ""}, 5, "endpoint-not-allowed", "ECHELON_OUTBOUND_ALLOW"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "code", "name", "says"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_of_a_beginner_ends_in_one_message(
+    tmp_path: Path, wrong: dict[str, Any], code: int, name: str, says: str
+) -> None:
+    with serving(openai_server()) as one:
+        host = f"{wrong.get('host', '127.0.0.1')}:{wrong.get('port', one.port)}"
+        settings = {**MODEL, "model": wrong.get("model", "small-1")}
+        path = write(tmp_path, "openai", f"http://{host}/v1", settings)
+        allowed = wrong.get("allow", "127.0.0.0/8,model.invalid")
+        key = wrong.get("key", KEY)
+        ended = run(path, more={"ECHELON_OUTBOUND_ALLOW": allowed, "TEST_API_KEY": key})
+    error = json.loads(ended.stdout)["error"]
+    assert (ended.code, error["code"]) == (code, name), error
+    assert says in error["message"]
+    assert key == "" or key not in ended.stdout + ended.stderr

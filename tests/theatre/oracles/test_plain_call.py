@@ -1,0 +1,272 @@
+"""What constructs without a wrapper are asked, how they are read, and what stops them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.theatre.cli.plain_constructs import KEY, openai_server
+from tests.theatre.oracles.loopback import Received, Respond, response, serving
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
+from theatre.oracles.command import (
+    CommandSettings,
+    ContainerAdapter,
+    container_argv,
+    find_runtime,
+)
+from theatre.oracles.construct_registry import RemoteConstruct, construct_from_argv, source_of
+from theatre.oracles.endpoints import Endpoint
+from theatre.oracles.errors import ConstructUnreachableError, OutboundRefusedError
+from theatre.oracles.guarded_client import GuardedTransport
+from theatre.oracles.outbound_policy import OutboundPolicy
+from theatre.oracles.plain_adapters import Surroundings, make_plain_adapter
+from theatre.oracles.plain_call import AnswerForm, PromptError, fill, fill_text
+from theatre.oracles.wire_forms import CallFailure
+
+RequestFor = Callable[..., OracleInvocationRequest]
+AROUND = Surroundings(
+    policy=lambda: OutboundPolicy(allow=("127.0.0.0/8",)),
+    environment={"TEST_API_KEY": KEY},
+    clock=lambda: datetime.now(UTC),
+    monotonic=time.monotonic,
+)
+IMAGE = "registry.example/twice@sha256:" + "0" * 64
+
+
+def test_a_prompt_is_filled_in_one_pass() -> None:
+    value: JsonObject = {"text": "{{/secret}} {{}}", "secret": "x", "list": [{"a/b": 1.5}]}
+    assert fill_text("say {{/text}}!", value) == "say {{/secret}} {{}}!"
+    assert fill_text("{{/list/0/a~1b}} of {{/list}}", value) == '1.5 of [{"a/b":1.5}]'
+    assert fill({"whole": "{{}}", "one": "{{/list/0/a~1b}}", "n": 1}, value) == {
+        "whole": value,
+        "one": 1.5,
+        "n": 1,
+    }
+    for pointer in ("{{/none}}", "{{/list/1}}", "{{/list/-1}}", "{{/text/0}}"):
+        with pytest.raises(PromptError, match="expected a value at"):
+            fill_text(pointer, value)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        ({"from": "text"}, " so \n", {"answer": "so"}),
+        ({"from": "text", "field": "label"}, "so", {"label": "so"}),
+        ({"from": "json"}, '{"a": 1}', {"a": 1}),
+        ({"from": "json"}, "[1]", {"answer": [1]}),
+        ({"from": "json", "pointer": "/a"}, '{"a": {"b": 2}}', {"b": 2}),
+        ({"from": "json", "pointer": "/a", "field": "f"}, '{"a": {"b": 2}}', {"f": {"b": 2}}),
+        ({"from": "json", "pointer": "/b"}, '{"a": 1}', "answer-not-found"),
+        ({"from": "json"}, "a: 1", "not-json"),
+        ({"from": "json"}, '{"a": NaN}', "non-finite"),
+        ({"from": "json"}, '{"a": 1, "a": 2}', "duplicate-key"),
+        ({"from": "regex", "regex": r"is (\w+)"}, "it is so", {"answer": "so"}),
+        ({"from": "regex", "regex": r"\d+"}, "7 or 8", {"answer": "7"}),
+        ({"from": "regex", "regex": r"\d+"}, "none", "answer-not-found"),
+    ],
+)
+def test_an_answer_is_read_as_the_template_says(form: Any, text: str, expected: object) -> None:  # noqa: ANN401 - as written
+    found = AnswerForm.model_validate(form).read(text)
+    assert (found.reason if isinstance(found, CallFailure) else found) == expected
+
+
+def asked(
+    kind: str,
+    place: str,
+    settings: JsonObject,
+    request_for: RequestFor,
+    folder: Path = Path(),
+    *,
+    version: str | None = None,
+) -> Attempt:
+    """Return what one call comes to."""
+    endpoint = Endpoint(construct_id="doubler", adapter_type=kind, place=place, settings=settings)
+    construct = (
+        construct_from_argv("doubler", place, folder)
+        if kind == "command"
+        else RemoteConstruct(construct_id="doubler", url=place)
+    )
+
+    async def session() -> Attempt:
+        adapter = make_plain_adapter(endpoint, construct, AROUND)
+        try:
+            pinned = version or adapter.computed_version
+            return await adapter.invoke(request_for(input_data={"number": 4}, version=pinned))
+        finally:
+            await adapter.aclose()
+
+    return asyncio.run(session())
+
+
+MODEL: JsonObject = {"model": "small-1", "prompt": "{{/number}}", "key_env": "TEST_API_KEY"}
+
+
+def answering(body: object, status: str = "200 OK", headers: str = "") -> Respond:
+    async def respond(_: Received, writer: asyncio.StreamWriter) -> None:
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        writer.write(response(raw, status=status, headers=headers))
+
+    return respond
+
+
+def said(content: str | None, ended: str = "stop", **more: object) -> JsonObject:
+    message: JsonObject = {"role": "assistant", "content": content}
+    return {"choices": [{"message": {**message, **more}, "finish_reason": ended}]}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("respond", "status", "reason"),
+    [
+        (answering(said("8")), "success", None),
+        (answering(said(None, refusal="I may not")), "refused", None),
+        (answering(said("no", "content_filter")), "refused", None),
+        (answering(said("8", "length")), "error", "cut-short"),
+        (answering(said(None)), "error", "not-a-message"),
+        (answering(b"<html>"), "error", "not-json"),
+        (answering(said(f"your key is {KEY}")), "error", "credential-echoed"),
+        (answering({"error": KEY}, "401 Unauthorized"), "error", "key-refused"),
+        (answering({}, "404 Not Found"), "error", "unknown-model"),
+        (answering({}, "429 Too Many Requests"), "error", "rate-limited"),
+        (answering({}, "500 Oops"), "error", "server-error"),
+        (answering({}, "302 Found", "Location: http://127.0.0.1:1/\r\n"), "error",
+         "refused-request"),
+        (answering(b"x" * 2_000_000), "error", "unreachable"),
+        (answering(said("8"), headers="Content-Encoding: gzip\r\n"), "error", "unreachable"),
+    ],
+)  # fmt: skip
+def test_whatever_a_provider_does_is_an_attempt_without_the_key(
+    respond: Respond, status: str, reason: str | None, request_for: RequestFor
+) -> None:
+    with serving(respond) as one:
+        attempt = asked("openai", f"http://127.0.0.1:{one.port}/v1", MODEL, request_for)
+        # The SDK's own retries are off: each attempt is recorded.
+        assert len(one.received) == 1
+    assert (attempt.response.status.value, attempt.reason) == (status, reason)
+    assert KEY not in json.dumps(attempt.as_document())
+
+
+def test_a_request_for_another_version_is_not_sent(request_for: RequestFor) -> None:
+    with serving(openai_server()) as one:
+        attempt = asked(
+            "openai", f"http://127.0.0.1:{one.port}/v1", MODEL, request_for, version="0" * 64
+        )
+        assert one.received == []
+    assert (attempt.response.status.value, attempt.reason) == ("error", "version-mismatch")
+
+
+def test_an_address_that_is_not_allowed_is_not_connected(request_for: RequestFor) -> None:
+    with pytest.raises(OutboundRefusedError):
+        asked("openai", "http://169.254.169.254/v1", MODEL, request_for)
+    with serving(openai_server()) as one:
+        # The name is judged by what it resolves to, when it is connected.
+        attempt = asked("openai", f"http://localhost.invalid:{one.port}/v1", MODEL, request_for)
+    assert attempt.reason == "unreachable"
+    assert one.received == []
+
+
+def test_a_name_is_judged_by_the_address_that_is_connected() -> None:
+    async def inside(_: str, __: int) -> list[str]:
+        return ["93.184.216.34", "127.0.0.1"]
+
+    async def ask() -> None:
+        transport = GuardedTransport(OutboundPolicy(), max_bytes=9, lookup=inside)
+        async with httpx2.AsyncClient(transport=transport, trust_env=False) as client:
+            await client.get("http://model.example/v1")
+
+    with pytest.raises(httpx2.ConnectError, match="expected a public address for model"):
+        asyncio.run(ask())
+
+
+def test_a_request_that_a_strict_server_refuses_is_no_answer(request_for: RequestFor) -> None:
+    settings: JsonObject = {**MODEL, "parameters": {"temprature": 0}}
+    with serving(openai_server()) as one:
+        attempt = asked("openai", f"http://127.0.0.1:{one.port}/v1", settings, request_for)
+    assert attempt.reason == "refused-request"
+    assert "temprature" in (attempt.response.error_detail or "")
+
+
+COMMANDS: dict[str, tuple[str, str, str | None]] = {
+    "stdin": ("import sys; print(2 * int(sys.stdin.read()))", "stdin", None),
+    "file": ("import sys; print(2 * int(open(sys.argv[1]).read()))", "file", None),
+    "argument": ("import sys; print(2 * int(sys.argv[1]))", "argument", None),
+    "exit code": ("import sys; sys.exit('no numbers today')", "stdin", "exit-code"),
+    "no Unicode": ("import sys; sys.stdout.buffer.write(bytes([255]))", "stdin", "not-utf-8"),
+    "too much": ("print('x' * 2_000_000)", "stdin", "too-large"),
+}
+
+
+@pytest.mark.parametrize("case", COMMANDS)
+def test_a_program_is_asked_as_the_template_says(
+    case: str, tmp_path: Path, request_for: RequestFor
+) -> None:
+    source, way, reason = COMMANDS[case]
+    (tmp_path / "twice.py").write_text(source, encoding="utf-8")
+    words = ["{python}", "twice.py", *(["{input}"] if way != "stdin" else [])]
+    settings: JsonObject = {"prompt": "{{/number}}", "input": way}
+    attempt = asked("command", json.dumps(words), settings, request_for, tmp_path)
+    assert attempt.reason == reason, attempt
+    assert attempt.response.output_data == (None if reason else {"answer": "8"})
+    if case == "exit code":
+        assert "exit code 1; stderr: no numbers today" in (attempt.response.error_detail or "")
+
+
+def test_a_file_that_a_command_names_makes_its_version(tmp_path: Path) -> None:
+    (tmp_path / "twice.py").write_text("print(1)", encoding="utf-8")
+    place = json.dumps(["{python}", "twice.py"])
+    program = source_of(construct_from_argv("doubler", place, tmp_path)).version()
+
+    def version(settings: JsonObject) -> str | None:
+        endpoint = Endpoint(
+            construct_id="doubler", adapter_type="command", place=place, settings=settings
+        )
+        construct = construct_from_argv("doubler", place, tmp_path)
+        return make_plain_adapter(endpoint, construct, AROUND).computed_version
+
+    first = version({"prompt": "a"})
+    assert len({program, first, version({"prompt": "b"})}) == 3
+    (tmp_path / "twice.py").write_text("print(2)", encoding="utf-8")
+    assert version({"prompt": "a"}) != first
+
+
+def test_a_container_has_no_network_and_nothing_to_write_to() -> None:
+    settings = CommandSettings(input="file", argv=("twice", "{input}"))
+    argv = container_argv(
+        "/usr/bin/podman",
+        IMAGE,
+        settings,
+        name="echelon-1",
+        mounted=Path("/work/x/input"),
+    )
+    assert argv == [
+        *("/usr/bin/podman", "run", "--rm", "--interactive", "--name", "echelon-1"),
+        *("--pull", "never", "--network", "none", "--read-only", "--tmpfs", "/tmp"),  # noqa: S108
+        *("--cap-drop", "all", "--security-opt", "no-new-privileges"),
+        *("--memory", "2048m", "--pids-limit", "256"),
+        *("--volume", "/work/x/input:/echelon/input:ro", IMAGE, "twice", "/echelon/input"),
+    ]
+
+
+def test_without_podman_and_docker_one_message_says_so() -> None:
+    with pytest.raises(ConstructUnreachableError, match="expected podman or docker on PATH"):
+        find_runtime(lambda _: None)
+    assert find_runtime(lambda name: f"/bin/{name}" if name == "docker" else None) == "/bin/docker"
+
+
+def test_what_a_container_could_reach_is_not_known() -> None:
+    adapter = ContainerAdapter(
+        IMAGE,
+        CommandSettings(),
+        version="0" * 64,
+        clock=AROUND.clock,
+        monotonic=AROUND.monotonic,
+    )
+    assert not asyncio.run(adapter.probe_isolation([])).holds

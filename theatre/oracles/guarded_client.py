@@ -1,0 +1,97 @@
+"""The outbound policy for what speaks through httpx2: the SDKs of providers and of MCP.
+
+As `outbound_policy` does it for aiohttp: a name is resolved here, every address is judged, and the
+connection goes to the very address that was. An answer is read up to a limit and never unpacked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import httpx2
+
+from theatre.oracles.errors import AddressNotAllowedError, OutboundRefusedError
+from theatre.oracles.outbound_policy import Lookup, OutboundPolicy, system_lookup
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Sends a request only to an address that `policy` allows.
+
+    Raises httpx2.ConnectError where it may not, or the host has no address, and
+    httpx2.ReadError for a compressed answer and one of more than `max_bytes`.
+    """
+
+    def __init__(
+        self,
+        policy: OutboundPolicy,
+        *,
+        max_bytes: int,
+        lookup: Lookup = system_lookup,
+        is_refused: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._policy = policy
+        self._max_bytes = max_bytes
+        self._lookup = lookup
+        self._is_refused = is_refused
+        self._transport = httpx2.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request to the first of the addresses of its host."""
+        host = request.url.host
+        port = request.url.port or (443 if request.url.scheme == "https" else 80)
+        try:
+            address = await self._address(host, port)
+        except (OSError, OutboundRefusedError) as error:
+            raise httpx2.ConnectError(str(error), request=request) from error
+        # The name stays what the server is asked for, and what its certificate must be for.
+        request.extensions = {**request.extensions, "sni_hostname": host}
+        request.url = request.url.copy_with(host=address)
+        # A small compressed body could unpack to gigabytes before the limit is seen.
+        request.headers["Accept-Encoding"] = "identity"
+        response = await self._transport.handle_async_request(request)
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            await response.aclose()
+            raise httpx2.ReadError("expected an answer without a content encoding", request=request)
+        stream = response.stream
+        if isinstance(stream, httpx2.AsyncByteStream):
+            response.stream = _BoundedStream(stream, self._max_bytes)
+        return response
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+    async def _address(self, host: str, port: int) -> str:
+        addresses = await self._lookup(host, port)
+        if not addresses:
+            raise OSError(f"expected an address for {host}, got none")
+        # Every address: a name that also resolves to a private one could lead there next time.
+        for address in addresses:
+            self._policy.judge(address, host=host, port=port)
+            if self._is_refused(address):
+                raise AddressNotAllowedError(
+                    f"expected {host} to stay on another machine, got {address}, which is of "
+                    "this one"
+                )
+        return addresses[0]
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """A body that is read up to a limit."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, limit: int) -> None:
+        self._stream = stream
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield what comes; raises httpx2.ReadError past the limit."""
+        received = 0
+        async for chunk in self._stream:
+            received += len(chunk)
+            if received > self._limit:
+                raise httpx2.ReadError(f"expected at most {self._limit} bytes, got more")
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Close the connection of the body."""
+        await self._stream.aclose()

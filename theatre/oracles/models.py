@@ -1,0 +1,302 @@
+"""`openai@1` and `anthropic@1`: a language model as a construct, through its provider's interface.
+
+Prompt, model name and parameters make the version. Which weights answer to that name cannot be
+seen: `version_source` is `declared` (docs/contract/earned.md §2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import Field
+from yarl import URL
+
+from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.clock import Clock
+from theatre.engine.errors import ParseError
+from theatre.engine.models import InvocationStatus
+from theatre.engine.oracle_contract import (
+    MAX_ANSWER_BYTES,
+    NOT_ISOLATED,
+    REMOTE,
+    Isolation,
+    OracleInvocationRequest,
+)
+from theatre.oracles.errors import ConstructUnreachableError, OutboundRefusedError
+from theatre.oracles.guarded_client import GuardedTransport
+from theatre.oracles.outbound_policy import (
+    OutboundPolicy,
+    connect_once,
+    is_own_address,
+    system_lookup,
+)
+from theatre.oracles.plain_call import PlainAdapter, PlainSettings, Said, fill_text
+from theatre.oracles.wire_forms import CallFailure, RequestHeaders
+from theatre.providers.client import (
+    CONNECTION,
+    KEY_REFUSED,
+    TIMEOUT,
+    UNKNOWN_MODEL,
+    ProviderClient,
+    ProviderKind,
+    ProviderReply,
+    open_provider,
+)
+
+_QUOTED = 300
+_LISTED = 8
+_MOST_TOKENS = 1_000_000_000
+_DEFAULT_MAX_TOKENS = 1024
+
+
+class ModelSettings(PlainSettings):
+    """What is asked of a model; `parameters` go into the request as they are."""
+
+    model: str
+    system: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    key_env: str | None = None
+    prices: dict[str, float] | None = None
+
+    def body(self, kind: ProviderKind, value: JsonObject) -> JsonObject:
+        """Return the request for an episode's input; raises PromptError."""
+        asked: JsonObject = {"role": "user", "content": fill_text(self.prompt, value)}
+        if kind == "anthropic":
+            system = {} if self.system is None else {"system": self.system}
+            return {
+                "model": self.model,
+                "max_tokens": _DEFAULT_MAX_TOKENS,
+                **system,
+                "messages": [asked],
+                **self.parameters,
+            }
+        first = [] if self.system is None else [{"role": "system", "content": self.system}]
+        return {"model": self.model, "messages": [*first, asked], **self.parameters}
+
+
+class ModelAdapter(PlainAdapter):
+    """Asks one model at one address.
+
+    Reasons beyond `PlainAdapter`'s: `unreachable`, `rate-limited`, `overloaded`, `server-error`,
+    `key-refused`, `unknown-model`, `refused-request`, `not-a-message`, `cut-short` (the limit of
+    tokens came first) and `credential-echoed`. What the model declines to answer is a refusal.
+    """
+
+    def __init__(
+        self,
+        kind: ProviderKind,
+        url: str,
+        settings: ModelSettings,
+        *,
+        version: str,
+        headers: RequestHeaders,
+        policy: OutboundPolicy,
+        clock: Clock,
+        monotonic: Callable[[], float],
+    ) -> None:
+        super().__init__(clock=clock, monotonic=monotonic)
+        self.answer = settings.answer
+        self._kind: ProviderKind = kind
+        self._url: URL = policy.check_url(url)
+        self._settings = settings
+        self._version = version
+        self._headers = headers
+        self._policy = policy
+        self._is_elsewhere = False
+        self._stack = contextlib.AsyncExitStack()
+        self._client: ProviderClient | None = None
+
+    @property
+    def pin(self) -> str:
+        """Return `openai@1` or `anthropic@1`."""
+        return f"{self._kind}@1"
+
+    @property
+    def computed_version(self) -> str:
+        """Return the hash of what is asked."""
+        return self._version
+
+    async def probe_isolation(self, _: Sequence[Path]) -> Isolation:
+        """Connect once, as for any construct behind a URL."""
+        try:
+            address = await connect_once(self._policy, self._url, lookup=system_lookup)
+        except (ConstructUnreachableError, OutboundRefusedError):
+            return NOT_ISOLATED
+        self._is_elsewhere = not is_own_address(address)
+        return REMOTE if self._is_elsewhere else NOT_ISOLATED
+
+    async def check_reachable(self) -> None:
+        """Ask for the model by name, which costs nothing.
+
+        Raises ConstructUnreachableError, with what to do, where nothing listens, the key is
+        refused or the model is not among those that the server lists.
+        """
+        await connect_once(self._policy, self._url, lookup=system_lookup)
+        client = await self._open()
+        reply = await client.find_model(self._settings.model)
+        if reply.reason == UNKNOWN_MODEL:
+            listed = await client.list_models()
+            names = _names(listed)
+            # A server that lists none cannot be asked: the first call will tell.
+            if names and self._settings.model not in names:
+                raise ConstructUnreachableError(self._words(reply, names))
+        elif reply.reason in {KEY_REFUSED, CONNECTION, TIMEOUT}:
+            raise ConstructUnreachableError(self._words(reply))
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        await self._stack.aclose()
+
+    async def _open(self) -> ProviderClient:
+        if self._client is None:
+            transport = GuardedTransport(
+                self._policy,
+                max_bytes=MAX_ANSWER_BYTES,
+                is_refused=lambda address: self._is_elsewhere and is_own_address(address),
+            )
+            self._client = await self._stack.enter_async_context(
+                open_provider(
+                    self._kind,
+                    str(self._url).rstrip("/"),
+                    key=None,
+                    headers=self._headers.values,
+                    max_bytes=MAX_ANSWER_BYTES,
+                    transport=transport,
+                    hide=lambda text: self._headers.redacted(
+                        text.encode("utf-8", "replace")
+                    ).decode("utf-8", "replace"),
+                )
+            )
+        return self._client
+
+    async def _ask(self, request: OracleInvocationRequest) -> Said | CallFailure:
+        body = self._settings.body(self._kind, request.input_data)
+        reply = await (await self._open()).call(body)
+        if reply.reason is not None:
+            reason = "unreachable" if reply.reason == CONNECTION else reply.reason
+            is_late = reply.reason == TIMEOUT
+            return CallFailure(
+                reason=reason,
+                detail=self._words(reply),
+                status=InvocationStatus.TIMEOUT if is_late else InvocationStatus.ERROR,
+                raw=None if reply.status is None else (reply.body or "").encode(),
+            )
+        text = reply.body or ""
+        # A key in an answer would be published with the evidence.
+        if "[redacted]" in text and self._headers.values:
+            return CallFailure(
+                reason="credential-echoed",
+                detail="expected an answer without the key, got one with it",
+                raw=text.encode(),
+            )
+        return read_message(self._kind, text)
+
+    def _words(self, reply: ProviderReply, names: Sequence[str] = ()) -> str:
+        """Return one sentence on a refusal: expected, seen, and what to do."""
+        settings, origin = self._settings, str(self._url)
+        seen = f"{reply.status or reply.reason}"
+        if reply.body:
+            seen += f": {reply.body[:_QUOTED]}"
+        match reply.reason:
+            case "key-refused":
+                variable = settings.key_env
+                what = f"another key in {variable}" if variable else "key_env in adapter_settings"
+                return f"expected {origin} to take the key, got {seen}; set {what}"
+            case "unknown-model":
+                known = f" (it has {', '.join(names[:_LISTED])})" if names else ""
+                return (
+                    f"expected {origin} to know the model {settings.model}, got {seen}{known}; "
+                    "correct model, or the path in adapter_endpoint"
+                )
+            case "connection":
+                return (
+                    f"expected {origin} to accept a connection, got {reply.body or 'none'}; start "
+                    "the server, or correct adapter_endpoint"
+                )
+            case "rate-limited" | "overloaded":
+                return (
+                    f"expected an answer of {settings.model}, got {seen}; raise backoff_seconds in "
+                    "retry_policy, or run with --concurrency 1"
+                )
+        return f"expected an answer of {settings.model}, got {seen}"
+
+
+def _names(reply: ProviderReply) -> list[str]:
+    try:
+        data = parse_object((reply.body or "").encode()).get("data")
+    except ParseError:
+        return []
+    found = data if isinstance(data, list) and reply.reason is None else []
+    return [str(one["id"]) for one in found if isinstance(one, dict) and "id" in one]
+
+
+def read_message(kind: ProviderKind, text: str) -> Said | CallFailure:
+    """Return what a model said in the body of its answer, with the tokens that it took."""
+    try:
+        message = parse_object(text.encode("utf-8", "surrogatepass"), max_bytes=MAX_ANSWER_BYTES)
+    except ParseError as error:
+        return CallFailure(reason=error.reason, detail=str(error), raw=text.encode())
+    read = _anthropic_text if kind == "anthropic" else _openai_text
+    said, ended = read(message)
+    if ended in {"refusal", "content_filter"}:
+        why = said or f"the provider ended the answer: {ended}"
+        return Said(text=why, refused=True, usage=_usage(message.get("usage")))
+    if ended in {"length", "max_tokens"}:
+        return CallFailure(
+            reason="cut-short",
+            detail="expected a whole answer, got one that was cut at the limit of tokens; raise "
+            "max_tokens in parameters",
+            raw=text.encode(),
+        )
+    if said is None:
+        return CallFailure(
+            reason="not-a-message",
+            detail=f"expected a message with text, got {text[:200]!r}",
+            raw=text.encode(),
+        )
+    return Said(text=said, usage=_usage(message.get("usage")))
+
+
+def _openai_text(message: JsonObject) -> tuple[str | None, object]:
+    choices = message.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    choice = first if isinstance(first, dict) else {}
+    spoken = choice.get("message")
+    said = spoken if isinstance(spoken, dict) else {}
+    if isinstance(said.get("refusal"), str):
+        return cast("str", said["refusal"]), "refusal"
+    content = said.get("content")
+    if content is None and isinstance(said.get("tool_calls"), list):
+        # What it would call is its answer: nothing is called here.
+        content = _as_text(said["tool_calls"])
+    return (content if isinstance(content, str) else None), choice.get("finish_reason")
+
+
+def _anthropic_text(message: JsonObject) -> tuple[str | None, object]:
+    content = message.get("content")
+    blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    texts = [str(one.get("text", "")) for one in blocks if one.get("type") == "text"]
+    calls = [one for one in blocks if one.get("type") == "tool_use"]
+    said = "".join(texts) if texts else (_as_text(calls) if calls else None)
+    return said, message.get("stop_reason")
+
+
+def _as_text(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _usage(found: object) -> dict[str, int] | None:
+    """Return the tokens of a call; None where the server does not count them."""
+    usage = found if isinstance(found, dict) else {}
+    counts = []
+    for names in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens")):
+        value = next((usage[name] for name in names if name in usage), None)
+        if type(value) is not int or not 0 <= value < _MOST_TOKENS:
+            return None
+        counts.append(value)
+    return {"input_tokens": counts[0], "output_tokens": counts[1]}

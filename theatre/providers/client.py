@@ -1,0 +1,180 @@
+"""The one client of model providers: Anthropic Messages and OpenAI-compatible chat completions.
+
+It makes one call at a time and never retries: how often a call is made is committed, and each
+attempt is recorded. A request is sent as it is, and what came back is kept as it came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, Literal, TypeAlias
+
+import httpx2
+
+from theatre.engine.canonical_json import JsonObject
+
+ProviderKind: TypeAlias = Literal["anthropic", "openai"]
+
+Timeout: TypeAlias = httpx2.Timeout
+TIMEOUTS: Final = Timeout(180.0, connect=20.0)
+RATE_LIMITED, KEY_REFUSED, UNKNOWN_MODEL = "rate-limited", "key-refused", "unknown-model"
+CONNECTION, TIMEOUT = "connection", "timeout"
+_REASONS: Final = {
+    401: KEY_REFUSED,
+    402: KEY_REFUSED,
+    403: KEY_REFUSED,
+    404: UNKNOWN_MODEL,
+    408: TIMEOUT,
+    429: RATE_LIMITED,
+    529: "overloaded",
+}
+_CALLS: Final[Mapping[ProviderKind, str]] = {
+    "anthropic": "/v1/messages",
+    "openai": "/chat/completions",
+}
+_MODELS: Final[Mapping[ProviderKind, str]] = {"anthropic": "/v1/models", "openai": "/models"}
+_NO_KEY: Final = "none"
+"""What an SDK is given where a server wants no key: it must have something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderReply:
+    """What came of one call: `body` where the status is 200, else the `reason` why none counts.
+
+    `wait` is how long the provider asks to wait, in seconds. Of a refusal `body` has the text.
+    """
+
+    status: int | None = None
+    reason: str | None = None
+    body: str | None = None
+    wait: float | None = None
+
+
+class ProviderClient:
+    """Speaks to one provider through its SDK; several calls may be under way.
+
+    `hide` takes secrets out of a text: none may get into what is recorded.
+    """
+
+    def __init__(
+        self,
+        sdk: Any,  # noqa: ANN401 - a client of one of the two
+        kind: ProviderKind,
+        *,
+        max_bytes: int,
+        hide: Callable[[str], str],
+    ) -> None:
+        self._sdk = sdk
+        self._kind = kind
+        # Both are made by one generator: their errors have the same names.
+        self._errors: Any = import_module(kind)
+        self._max_bytes = max_bytes
+        self._hide = hide
+
+    async def call(self, body: JsonObject) -> ProviderReply:
+        """Send one request; never raises for what the other side does."""
+        return await self._exchange("post", _CALLS[self._kind], body)
+
+    async def find_model(self, model: str) -> ProviderReply:
+        """Ask what is known of a model, which costs nothing."""
+        return await self._exchange("get", f"{_MODELS[self._kind]}/{model}", None)
+
+    async def list_models(self) -> ProviderReply:
+        """Ask which models there are."""
+        return await self._exchange("get", _MODELS[self._kind], None)
+
+    async def _exchange(self, method: str, path: str, body: JsonObject | None) -> ProviderReply:
+        try:
+            response = await self._send(method, path, body)
+        except self._errors.APITimeoutError:
+            return ProviderReply(reason=TIMEOUT)
+        except self._errors.APIConnectionError as error:
+            cause = error.__cause__ or error
+            return ProviderReply(reason=CONNECTION, body=self._hide(str(cause)))
+        except self._errors.APIStatusError as error:
+            return self._refused(error.response)
+        if len(response.content) > self._max_bytes:
+            return ProviderReply(status=response.status_code, reason="answer-too-large")
+        return ProviderReply(status=response.status_code, body=self._text_of(response))
+
+    async def _send(self, method: str, path: str, body: JsonObject | None) -> httpx2.Response:
+        more: dict[str, Any] = {"cast_to": httpx2.Response}
+        if self._kind == "openai":
+            # What the SDK takes from the environment unasked is no part of the request.
+            omitted = self._errors.Omit()
+            headers = {"OpenAI-Organization": omitted, "OpenAI-Project": omitted}
+            more["options"] = {"headers": headers}
+        made = self._sdk.get(path, **more) if method == "get" else None
+        answer: httpx2.Response = await (made or self._sdk.post(path, body=body, **more))
+        return answer
+
+    def _refused(self, response: httpx2.Response) -> ProviderReply:
+        status = response.status_code
+        is_theirs = status >= httpx2.codes.INTERNAL_SERVER_ERROR
+        other = "server-error" if is_theirs else "refused-request"
+        return ProviderReply(
+            status=status,
+            reason=_REASONS.get(status, other),
+            body=self._text_of(response),
+            wait=_seconds(response.headers.get("retry-after")),
+        )
+
+    def _text_of(self, response: httpx2.Response) -> str:
+        return self._hide(response.content.decode("utf-8", "replace"))
+
+
+@contextlib.asynccontextmanager
+async def open_provider(
+    kind: ProviderKind,
+    origin: str,
+    *,
+    key: str | None,
+    max_bytes: int,
+    headers: Mapping[str, str] | None = None,
+    transport: httpx2.AsyncBaseTransport | None = None,
+    timeouts: httpx2.Timeout = TIMEOUTS,
+    hide: Callable[[str], str] | None = None,
+) -> AsyncIterator[ProviderClient]:
+    """Open the client of the provider at `origin`; on leaving, it is closed.
+
+    `origin` is what the SDK calls the base URL. The key goes to that origin only: redirects are
+    not followed. `transport` decides which addresses are connected; without one, any.
+    """
+    http_client = httpx2.AsyncClient(
+        transport=transport, follow_redirects=False, timeout=timeouts, trust_env=transport is None
+    )
+    # Its own retries off: how often a call is made is committed.
+    given: dict[str, Any] = {
+        "base_url": origin,
+        "max_retries": 0,
+        "timeout": timeouts,
+        "http_client": http_client,
+    }
+    sdk: Any
+    # Imported here, and only the one that is wanted: each takes up to a second.
+    if kind == "openai":
+        import openai  # noqa: PLC0415  # see above
+
+        sdk = openai.AsyncOpenAI(api_key=key or _NO_KEY, default_headers=headers, **given)
+    else:
+        import anthropic  # noqa: PLC0415  # see above
+
+        sdk = anthropic.AsyncAnthropic(
+            api_key=key or _NO_KEY, default_headers=headers, open_telemetry=False, **given
+        )
+
+    def without_key(text: str) -> str:
+        return text.replace(key, "[key]") if key else text
+
+    async with sdk:
+        yield ProviderClient(sdk, kind, max_bytes=max_bytes, hide=hide or without_key)
+
+
+def _seconds(text: str | None) -> float | None:
+    """Return a `Retry-After` in seconds; None for none, and for a date."""
+    if text is None or not text.isascii() or not text.replace(".", "", 1).isdigit():
+        return None
+    return float(text)
