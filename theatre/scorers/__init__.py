@@ -76,13 +76,13 @@ def load_episode_runners() -> dict[str, EpisodeRunner]:
 
 
 def _installed(group: str) -> EntryPoints:
-    return _all_installed(tuple(sys.path)).select(group=group)
+    return _found(group, tuple(sys.path))
 
 
 @cache
-def _all_installed(search_path: tuple[str, ...]) -> EntryPoints:  # noqa: ARG001 - what is found
-    # Reads a file of every distribution there is, and a run asks six times.
-    return entry_points()
+def _found(group: str, search_path: tuple[str, ...]) -> EntryPoints:  # noqa: ARG001 - where
+    # Each look reads a file of every distribution there is, and a run looks six times.
+    return entry_points(group=group)
 
 
 class _Named(Protocol):
