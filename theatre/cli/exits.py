@@ -13,6 +13,7 @@ from typing import TextIO
 import click
 
 from theatre.debate import errors as debate_errors
+from theatre.drafts.errors import DraftError, OutdatedPinError
 from theatre.engine import errors
 from theatre.engine.errors import NotFoundError
 from theatre.judging import JudgeUnavailableError
@@ -101,6 +102,8 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.ParseError, ExitCode.INVALID),
     (errors.CanonicalisationError, ExitCode.INVALID),
     (errors.InvalidTemplateError, ExitCode.INVALID),
+    (DraftError, ExitCode.INVALID),
+    (OutdatedPinError, ExitCode.CHECK_FAILED),
     (errors.DatasetError, ExitCode.INVALID),
     (errors.CommitmentError, ExitCode.INVALID),
     (errors.CoinError, ExitCode.INVALID),

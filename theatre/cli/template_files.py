@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import click
 
-from theatre.cli.exits import read_file
-from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_object
+from theatre.cli.draft_files import pin_file, read_written
+from theatre.cli.workspace import Workspace
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import InvalidTemplateError
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
 from theatre.engine.templates import TemplateView, product_template
@@ -21,8 +22,11 @@ template_argument = click.argument("template", type=click.Path(path_type=Path))
 
 
 def read_template(path: Path) -> JsonObject:
-    """Parse a template file strictly; NotFoundError where there is none."""
-    return parse_object(read_file(path, what="a template file"), max_depth=MAX_INPUT_DEPTH)
+    """Parse a template file strictly, or pin a draft; errors as `read_written` and `pin_file`."""
+    written = read_written(path)
+    if not written.is_draft:
+        return written.document
+    return pin_file(path, Workspace.from_environment(), written.document)
 
 
 def validate_template(document: JsonObject, *, certificate_run: bool = True) -> ValidationReport:

@@ -1,0 +1,136 @@
+"""Draft files (`echelon.yaml`): found, read, pinned, and the template written next to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from theatre.cli.exits import read_file
+from theatre.cli.workspace import Workspace
+from theatre.drafts import (
+    DraftError,
+    changes,
+    data_faults,
+    is_draft,
+    resolve_draft,
+)
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, canonical_bytes, parse_object
+from theatre.engine.errors import NotFoundError, ParseError
+from theatre.engine.schema_registry import SchemaViolation
+from theatre.engine.template_validator import TemplateValidator
+from theatre.engine.templates import ProductTheatreTemplate
+from theatre.files.durable import replace_durably
+from theatre.files.yaml_files import parse_yaml
+from theatre.oracles.endpoints import Places
+from theatre.scorers import load_scorers
+
+DRAFT_NAMES = ("echelon.yaml", "echelon.yml", "echelon.json")
+
+
+def find_draft(folder: Path) -> Path:
+    """Return the draft of a folder; NotFoundError, with what to do, where there is none."""
+    found = next((folder / name for name in DRAFT_NAMES if (folder / name).is_file()), None)
+    if found is None:
+        raise NotFoundError(
+            f"expected {DRAFT_NAMES[0]} in {folder.resolve()}, got none: make one with "
+            "`echelon init`, or name a draft or a template"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A document as its author wrote it: a draft, or a template."""
+
+    document: JsonObject
+    is_draft: bool
+
+
+def read_written(path: Path) -> Written:
+    """Read a draft or a template, YAML by its ending, else JSON.
+
+    Raises NotFoundError where there is no file, and ParseError for what is no object.
+    """
+    data = read_file(path, what="a draft or a template file")
+    if path.suffix not in {".yaml", ".yml"}:
+        document = parse_object(data, max_depth=MAX_INPUT_DEPTH)
+        return Written(document=document, is_draft=is_draft(document))
+    value = parse_yaml(data, as_json=True)
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise ParseError(f"expected `name: value` lines in {path}, got {type(value).__name__}")
+    # As bytes and back: what has no JSON form must not go further.
+    document = parse_object(canonical_bytes(value), max_depth=MAX_INPUT_DEPTH)
+    return Written(document=document, is_draft="schema_version" not in document)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """The template of a draft file, and everything that keeps it from being committed."""
+
+    document: JsonObject
+    faults: tuple[SchemaViolation, ...]
+
+
+def compile_file(path: Path, draft: JsonObject, workspace: Workspace) -> Compiled:
+    """Return the template of the draft at `path` as its files are now; DraftError as its schema."""
+    scorers = load_scorers()
+    datasets = workspace.datasets_for(path.parent)
+    places = Places(
+        find=lambda construct_id: workspace.find_registered(construct_id, path.parent),
+        folder=path.parent,
+    )
+    pinned = resolve_draft(draft, scorers=scorers, places=places, datasets=datasets)
+    report = TemplateValidator(scorers).validate(pinned.document, certificate_run=True)
+    faults = [*pinned.problems, *report.errors]
+    if not faults and isinstance(report.view, ProductTheatreTemplate):
+        faults = data_faults(pinned.document, report.view, datasets, scorers)
+    return Compiled(document=pinned.document, faults=tuple(faults))
+
+
+def pin_file(path: Path, workspace: Workspace, draft: JsonObject | None = None) -> JsonObject:
+    """Return the template of the draft at `path`; DraftError with everything that is wrong."""
+    compiled = compile_file(path, draft or read_written(path).document, workspace)
+    if compiled.faults:
+        raise DraftError(compiled.faults)
+    return compiled.document
+
+
+def pinned_path(draft: Path) -> Path:
+    """Return where the template of a draft is written, unless its author says otherwise."""
+    return draft.with_name(f"{draft.stem}.template.json")
+
+
+def write_pinned(template: JsonObject, path: Path) -> list[str]:
+    """Write a pinned template; return what changed against the one that was there, [] if nothing.
+
+    Raises DraftError where something else lies there.
+    """
+    before = read_pinned(path) if path.exists() else None
+    if before == template:
+        return []
+    text = json.dumps(template, ensure_ascii=False, indent=2)
+    replace_durably(path, f"{text}\n".encode())
+    return ["new"] if before is None else changes(before, template)
+
+
+def read_pinned(path: Path) -> JsonObject:
+    """Return a template that was pinned; DraftError for a file that is none."""
+    try:
+        document = parse_object(read_file(path, what="a pinned template"))
+    except ParseError as error:
+        raise DraftError([_no_template(path, str(error))]) from error
+    if "schema_version" not in document:
+        raise DraftError([_no_template(path, "no schema_version")])
+    return document
+
+
+def _no_template(path: Path, got: str) -> SchemaViolation:
+    detail = f"expected a template at {path}, got {got}: name another file with -o"
+    return SchemaViolation("", "pinned-template", detail)
+
+
+def describe(lines: Iterable[str]) -> str:
+    """Return lines as a list below a heading."""
+    return "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,28 @@
+"""Errors of drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from theatre.engine.errors import TheatreError
+from theatre.engine.schema_registry import SchemaViolation
+
+
+class DraftError(TheatreError):
+    """A draft cannot be compiled or pinned; `violations` lists everything that is wrong."""
+
+    code = "draft-invalid"
+
+    def __init__(self, violations: Sequence[SchemaViolation]) -> None:
+        """Report all of them, one a line."""
+        listed = "\n".join(
+            f"  {one.pointer or '/'} [{one.rule}] {one.detail}" for one in violations
+        )
+        super().__init__(f"the draft has {len(violations)} mistake(s):\n{listed}")
+        self.violations = tuple(violations)
+
+
+class OutdatedPinError(TheatreError):
+    """A pinned template is not what its draft, data and construct give now."""
+
+    code = "pin-outdated"
