@@ -42,6 +42,7 @@ COMMANDS = {
         "theatre.cli.verification_ground_truth:ingest",
         "Keep a repository's changes as ground truth.",
     ),
+    "init": ("theatre.cli.init_command:init", "Write a construct, a draft and data to start with."),
     "inspect": ("theatre.cli.inspect_command:inspect", "Show a certificate, with intervals."),
     "log": ("theatre.cli.log_group:log", "Show, export, check and recover your log."),
     "monitor": ("theatre.cli.monitor_command:monitor", "Follow a log, and list what it owes."),

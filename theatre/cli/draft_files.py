@@ -11,6 +11,7 @@ from theatre.cli.exits import read_file
 from theatre.cli.workspace import Workspace
 from theatre.drafts import (
     DraftError,
+    PinnedDraft,
     changes,
     data_faults,
     is_draft,
@@ -53,7 +54,7 @@ def read_written(path: Path) -> Written:
 
     Raises NotFoundError where there is no file, and ParseError for what is no object.
     """
-    data = read_file(path, what="a draft or a template file")
+    data = read_file(path, what="a template file")
     if path.suffix not in {".yaml", ".yml"}:
         document = parse_object(data, max_depth=MAX_INPUT_DEPTH)
         return Written(document=document, is_draft=is_draft(document))
@@ -65,36 +66,38 @@ def read_written(path: Path) -> Written:
     return Written(document=document, is_draft="schema_version" not in document)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
-    """The template of a draft file, and everything that keeps it from being committed."""
-
-    document: JsonObject
-    faults: tuple[SchemaViolation, ...]
-
-
-def compile_file(path: Path, draft: JsonObject, workspace: Workspace) -> Compiled:
-    """Return the template of the draft at `path` as its files are now; DraftError as its schema."""
-    scorers = load_scorers()
-    datasets = workspace.datasets_for(path.parent)
-    places = Places(
-        find=lambda construct_id: workspace.find_registered(construct_id, path.parent),
-        folder=path.parent,
+def places_of(folder: Path, workspace: Workspace) -> Places:
+    """Return what the constructs of a template or draft in `folder` are looked up in."""
+    return Places(
+        find=lambda construct_id: workspace.find_registered(construct_id, folder), folder=folder
     )
-    pinned = resolve_draft(draft, scorers=scorers, places=places, datasets=datasets)
-    report = TemplateValidator(scorers).validate(pinned.document, certificate_run=True)
-    faults = [*pinned.problems, *report.errors]
-    if not faults and isinstance(report.view, ProductTheatreTemplate):
-        faults = data_faults(pinned.document, report.view, datasets, scorers)
-    return Compiled(document=pinned.document, faults=tuple(faults))
+
+
+def resolve_file(path: Path, draft: JsonObject, workspace: Workspace) -> PinnedDraft:
+    """Return the template of the draft at `path` as its files are now, as `resolve_draft`."""
+    return resolve_draft(
+        draft,
+        scorers=load_scorers(),
+        places=places_of(path.parent, workspace),
+        datasets=workspace.datasets_for(path.parent),
+    )
 
 
 def pin_file(path: Path, workspace: Workspace, draft: JsonObject | None = None) -> JsonObject:
-    """Return the template of the draft at `path`; DraftError with everything that is wrong."""
-    compiled = compile_file(path, draft or read_written(path).document, workspace)
-    if compiled.faults:
-        raise DraftError(compiled.faults)
-    return compiled.document
+    """Return the template of the draft at `path`, which can be committed.
+
+    Raises DraftError with everything that is wrong with draft, template, data and constructs.
+    """
+    pinned = resolve_file(path, draft or read_written(path).document, workspace)
+    scorers = load_scorers()
+    report = TemplateValidator(scorers).validate(pinned.document, certificate_run=True)
+    faults = [*pinned.problems, *report.errors]
+    if not faults and isinstance(report.view, ProductTheatreTemplate):
+        datasets = workspace.datasets_for(path.parent)
+        faults = data_faults(pinned.document, report.view, datasets, scorers)
+    if faults:
+        raise DraftError(faults)
+    return pinned.document
 
 
 def pinned_path(draft: Path) -> Path:

@@ -6,7 +6,7 @@
 from theatre.drafts.compilation import compile_draft, draft_faults, is_draft, nearest
 from theatre.drafts.errors import DraftError, OutdatedPinError
 from theatre.drafts.ground_truth import data_faults
-from theatre.drafts.pinning import PinnedDraft, changes, pin_draft, resolve_draft
+from theatre.drafts.pinning import PinnedDraft, changes, pin_draft, resolve_draft, stale_versions
 
 __all__ = [
     "DraftError",
@@ -20,4 +20,5 @@ __all__ = [
     "nearest",
     "pin_draft",
     "resolve_draft",
+    "stale_versions",
 ]

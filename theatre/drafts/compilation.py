@@ -150,6 +150,7 @@ class _Subject:
     adapter_type: str
     place: str | None = None
     version: str | None = None
+    settings: JsonValue = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +191,7 @@ def _subject(written: JsonValue) -> _Subject:
         adapter_type=entry["adapter"],
         place=place,
         version=entry.get("version"),
+        settings=entry.get("settings"),
     )
 
 
@@ -258,8 +260,8 @@ def _paths(answer: JsonValue, scorer: Scorer) -> JsonObject:
     """Return `field` and `expected` for a scorer, as far as it takes them."""
     if answer is None:
         return {}
-    paths = answer if isinstance(answer, dict) else {"field": answer}
-    both: JsonObject = {"field": paths["field"], "expected": paths.get("expected", paths["field"])}
+    # An object says only what it says: some scorers hold an answer against no expectation.
+    both: JsonObject = answer if isinstance(answer, dict) else {"field": answer, "expected": answer}
     return {name: path for name, path in both.items() if name in _parameters(scorer)}
 
 
@@ -356,12 +358,15 @@ def _reach(subjects: list[_Subject]) -> JsonObject:
     }
     if tested.place is not None:
         reach["adapter_endpoint"] = tested.place
+    if tested.settings is not None:
+        reach["adapter_settings"] = tested.settings
     if len(subjects) > 1:
         reach["construct_chain"] = [one.construct_id for one in subjects]
         reach["construct_endpoints"] = {
             one.construct_id: {
                 "adapter_type": one.adapter_type,
                 "endpoint": one.place or f"construct:{one.construct_id}",
+                **({} if one.settings is None else {"adapter_settings": one.settings}),
             }
             for one in subjects[:-1]
         }

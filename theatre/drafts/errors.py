@@ -26,3 +26,15 @@ class OutdatedPinError(TheatreError):
     """A pinned template is not what its draft, data and construct give now."""
 
     code = "pin-outdated"
+
+
+class TableError(TheatreError):
+    """Data that people have cannot be made into ground truth."""
+
+    code = "data-unreadable"
+
+
+class FolderTakenError(TheatreError):
+    """A file that would be written is there already; nothing was written."""
+
+    code = "files-there"

@@ -117,6 +117,32 @@ def _version_of(endpoint: Endpoint, places: Places, problems: list[SchemaViolati
     return _UNKNOWN
 
 
+def stale_versions(view: ProductTheatreTemplate, places: Places) -> list[SchemaViolation]:
+    """Return each construct that is not found, or has another version here than is pinned.
+
+    A version that cannot be computed here says nothing.
+    """
+    found: list[SchemaViolation] = []
+    for endpoint in endpoints(view):
+        pointer = json_pointer("version_pins", "constructs", endpoint.construct_id)
+        pinned = view.version_pins.constructs[endpoint.construct_id]
+        try:
+            construct = construct_at(endpoint, places)
+            if not isinstance(construct, RegisteredConstruct):
+                continue
+            version = construct_version(construct)
+        except TheatreError as error:
+            found.append(SchemaViolation(pointer, "construct-version", str(error)))
+            continue
+        if version != pinned:
+            detail = (
+                f"expected the pinned version {pinned[:12]}… of {endpoint.construct_id}, got "
+                f"{version[:12]}…: its files changed; pin it again"
+            )
+            found.append(SchemaViolation(pointer, "construct-version", detail))
+    return found
+
+
 # What changed between a template that was pinned and what the draft gives now.
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -33,7 +33,9 @@ class _StrictLoader(yaml.SafeLoader):
 class _JsonLoader(_StrictLoader):
     """Reads plain words as JSON has them: a label `no` is a text, and so is a date."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+
+# PyYAML copies the table of the base for each class; this one begins with none.
+_JsonLoader.yaml_implicit_resolvers = {}
 
 
 for _tag, _pattern, _first in (
