@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from theatre.cli.certificate_report import print_preview
-from theatre.cli.draft_files import places_of, read_written, resolve_file
+from theatre.cli.draft_files import find_draft, places_of, read_written, resolve_file
 from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
 from theatre.cli.reports import print_violations
-from theatre.cli.template_files import template_argument, validate_template
+from theatre.cli.template_files import validate_template
 from theatre.cli.workspace import Workspace
 from theatre.drafts import DraftError, data_faults, stale_versions
 from theatre.engine.canonical_json import JsonObject
@@ -32,17 +32,18 @@ _REFUSED_AT_THE_COMMITMENT = frozenset({"dataset-file", "no-evidence-preview", "
 
 
 @click.command()
-@template_argument
+@click.argument("template", required=False, type=click.Path(path_type=Path))
 @click.option("--rehearsal", is_flag=True, help="As a template to rehearse, not to certify.")
 @json_option
-def validate(template: Path, *, rehearsal: bool, as_json: bool) -> None:
+def validate(template: Path | None, *, rehearsal: bool, as_json: bool) -> None:
     """Check TEMPLATE, a draft or a template, against every rule; all violations are listed.
 
-    Data and constructs are looked at as they are now. Where the data are at hand: how many of the
-    questions differ, which give an answer away, what
-    answers without any work would score, and which codes would cap the tier.
+    Without TEMPLATE it is the draft of this folder, echelon.yaml. Data and constructs are looked
+    at as they are now. Where the data are at hand: how many of the questions differ, which give an
+    answer away, what answers without any work would score, and which codes would cap the tier.
     """
     workspace = Workspace.from_environment()
+    template = template or find_draft(Path())
     document, errors, is_pinned = _compiled(template, workspace)
     warnings: list[JsonObject] = []
     evidence: JsonObject | None = None
