@@ -8,7 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from theatre.drafts import DraftError, changes, compile_draft, is_draft
+from theatre.drafts.compilation import compile_draft
+from theatre.drafts.documents import is_draft
+from theatre.drafts.errors import DraftError
+from theatre.drafts.pinning import changes
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.schema_registry import resource_root
 from theatre.files.yaml_files import parse_yaml

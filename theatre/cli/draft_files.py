@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from theatre.cli.exits import read_file
 from theatre.cli.workspace import Workspace
-from theatre.drafts import (
-    DraftError,
-    PinnedDraft,
-    changes,
-    data_faults,
-    is_draft,
-    resolve_draft,
-)
-from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, canonical_bytes, parse_object
+from theatre.drafts.errors import DraftError
+from theatre.drafts.ground_truth import data_faults
+from theatre.drafts.pinning import PinnedDraft, changes, resolve_draft
+from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import NotFoundError, ParseError
 from theatre.engine.schema_registry import SchemaViolation
 from theatre.engine.template_validator import TemplateValidator
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.files.durable import replace_durably
-from theatre.files.yaml_files import parse_yaml
 from theatre.oracles.endpoints import Places
 from theatre.scorers import load_scorers
 
@@ -39,31 +32,6 @@ def find_draft(folder: Path) -> Path:
             "`echelon init`, or name a draft or a template"
         )
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """A document as its author wrote it: a draft, or a template."""
-
-    document: JsonObject
-    is_draft: bool
-
-
-def read_written(path: Path) -> Written:
-    """Read a draft or a template, YAML by its ending, else JSON.
-
-    Raises NotFoundError where there is no file, and ParseError for what is no object.
-    """
-    data = read_file(path, what="a template file")
-    if path.suffix not in {".yaml", ".yml"}:
-        document = parse_object(data, max_depth=MAX_INPUT_DEPTH)
-        return Written(document=document, is_draft=is_draft(document))
-    value = parse_yaml(data, as_json=True)
-    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-        raise ParseError(f"expected `name: value` lines in {path}, got {type(value).__name__}")
-    # As bytes and back: what has no JSON form must not go further.
-    document = parse_object(canonical_bytes(value), max_depth=MAX_INPUT_DEPTH)
-    return Written(document=document, is_draft="schema_version" not in document)
 
 
 def places_of(folder: Path, workspace: Workspace) -> Places:
@@ -83,12 +51,12 @@ def resolve_file(path: Path, draft: JsonObject, workspace: Workspace) -> PinnedD
     )
 
 
-def pin_file(path: Path, workspace: Workspace, draft: JsonObject | None = None) -> JsonObject:
+def pin_file(path: Path, workspace: Workspace, draft: JsonObject) -> JsonObject:
     """Return the template of the draft at `path`, which can be committed.
 
     Raises DraftError with everything that is wrong with draft, template, data and constructs.
     """
-    pinned = resolve_file(path, draft or read_written(path).document, workspace)
+    pinned = resolve_file(path, draft, workspace)
     scorers = load_scorers()
     report = TemplateValidator(scorers).validate(pinned.document, certificate_run=True)
     faults = [*pinned.problems, *report.errors]

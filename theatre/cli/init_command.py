@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from theatre.cli.exits import echo, is_terminal
-from theatre.drafts import nearest
+from theatre.drafts.compilation import nearest
 from theatre.drafts.errors import FolderTakenError
 from theatre.drafts.tables import GroundTruth, Table, ground_truth, read_table
 from theatre.engine.canonical_json import JsonObject

@@ -12,12 +12,13 @@ from theatre.cli.draft_files import (
     pin_file,
     pinned_path,
     read_pinned,
-    read_written,
     write_pinned,
 )
 from theatre.cli.exits import echo, json_option, print_document
+from theatre.cli.template_files import read_written
 from theatre.cli.workspace import Workspace
-from theatre.drafts import OutdatedPinError, changes
+from theatre.drafts.errors import OutdatedPinError
+from theatre.drafts.pinning import changes
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.commitment import CommitmentProtocol
 

@@ -16,7 +16,6 @@ from theatre.cli.draft_files import (
     find_draft,
     pin_file,
     pinned_path,
-    read_written,
     write_pinned,
 )
 from theatre.cli.exits import (
@@ -31,7 +30,7 @@ from theatre.cli.progress import ProgressLine
 from theatre.cli.rehearsal import print_rehearsal, rehearse_file
 from theatre.cli.reports import PENDING, logged_report, print_run
 from theatre.cli.run_log import Logged, sweep
-from theatre.cli.template_files import read_template, require_runnable
+from theatre.cli.template_files import read_template, read_written, require_runnable
 from theatre.cli.theatre_run import RunOptions, run_theatre
 from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject

@@ -7,12 +7,14 @@ from pathlib import Path
 import click
 
 from theatre.cli.certificate_report import print_preview
-from theatre.cli.draft_files import find_draft, places_of, read_written, resolve_file
+from theatre.cli.draft_files import find_draft, places_of, resolve_file
 from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
 from theatre.cli.reports import print_violations
-from theatre.cli.template_files import validate_template
+from theatre.cli.template_files import read_written, validate_template
 from theatre.cli.workspace import Workspace
-from theatre.drafts import DraftError, data_faults, stale_versions
+from theatre.drafts.errors import DraftError
+from theatre.drafts.ground_truth import data_faults
+from theatre.drafts.pinning import stale_versions
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import (
     DatasetError,

@@ -25,15 +25,9 @@ SCHEMA = "echelon_draft_schema.json"
 DEFAULT_SCORER = "exact_match"
 DEFAULT_SOURCE = "CUSTOM"
 
-_ONLY_IN_DRAFTS = ("construct", "chain", "data", "answer", "measure", "measures", "template")
 _OF_A_MEASURE = ("scorer", "answer", "weight")
 _CALLABLE = re.compile(r"[A-Za-z_][\w./]*?(\.py)?:[A-Za-z_]\w*")
 _LONGEST_CRITERION = 32
-
-
-def is_draft(document: JsonObject) -> bool:
-    """Tell a draft from a template: it has no `schema_version`, and a member of its own."""
-    return "schema_version" not in document and any(one in document for one in _ONLY_IN_DRAFTS)
 
 
 def compile_draft(draft: JsonObject, scorers: Mapping[str, Scorer]) -> JsonObject:

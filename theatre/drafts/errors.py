@@ -3,9 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import TheatreError
-from theatre.engine.schema_registry import SchemaViolation
+
+
+class Violation(Protocol):
+    """One breach, as `theatre.engine.schema_registry.SchemaViolation` has it.
+
+    Named here by its shape: every command knows the errors, few load the schemas.
+    """
+
+    @property
+    def pointer(self) -> str:
+        """Return where it is, as a JSON Pointer."""
+
+    @property
+    def rule(self) -> str:
+        """Return which rule it breaks."""
+
+    @property
+    def detail(self) -> str:
+        """Return what was expected and seen."""
+
+    def as_document(self) -> JsonObject:
+        """Return it as JSON."""
 
 
 class DraftError(TheatreError):
@@ -13,7 +36,7 @@ class DraftError(TheatreError):
 
     code = "draft-invalid"
 
-    def __init__(self, violations: Sequence[SchemaViolation]) -> None:
+    def __init__(self, violations: Sequence[Violation]) -> None:
         """Report all of them, one a line."""
         listed = "\n".join(
             f"  {one.pointer or '/'} [{one.rule}] {one.detail}" for one in violations
