@@ -9,7 +9,6 @@ from typing import NamedTuple
 import click
 
 from theatre.cli.exits import read_file
-from theatre.cli.workspace import Workspace
 from theatre.drafts.documents import is_draft
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, canonical_bytes, parse_object
 from theatre.engine.errors import InvalidTemplateError, ParseError
@@ -58,6 +57,7 @@ def read_template(path: Path) -> JsonObject:
         return written.document
     # Imported here: what looks at constructs is not for a hash.
     from theatre.cli.draft_files import pin_file  # noqa: PLC0415  # see above
+    from theatre.cli.workspace import Workspace  # noqa: PLC0415  # see above
 
     return pin_file(path, Workspace.from_environment(), written.document)
 

@@ -83,7 +83,11 @@ def _compiled(path: Path, workspace: Workspace) -> tuple[JsonObject | None, list
     try:
         pinned = resolve_file(path, written.document, workspace)
     except DraftError as error:
-        return None, [one.as_document() for one in error.violations], False
+        listed: list[JsonObject] = [
+            {"pointer": one.pointer, "rule": one.rule, "detail": one.detail}
+            for one in error.violations
+        ]
+        return None, listed, False
     return pinned.document, [one.as_document() for one in pinned.problems], False
 
 

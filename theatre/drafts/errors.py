@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import TheatreError
 
 
@@ -26,9 +25,6 @@ class Violation(Protocol):
     @property
     def detail(self) -> str:
         """Return what was expected and seen."""
-
-    def as_document(self) -> JsonObject:
-        """Return it as JSON."""
 
 
 class DraftError(TheatreError):
