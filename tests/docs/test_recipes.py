@@ -22,7 +22,7 @@ def test_a_recipe_does_what_its_page_says(tmp_path: Path, name: str) -> None:
     printed = ""
     for kind, detail, text in BLOCK.findall((PAGES / f"{name}.md").read_text(encoding="utf-8")):
         if kind == "run":
-            printed = ""
+            code, printed = 0, ""
             for line in text.splitlines():
                 if line.startswith("cd "):
                     folder = tmp_path / line.removeprefix("cd ")
