@@ -14,6 +14,12 @@ from typing import TextIO
 import click
 
 from theatre.debate import errors as debate_errors
+from theatre.drafts.errors import (
+    DraftError,
+    FolderTakenError,
+    OutdatedPinError,
+    TableError,
+)
 from theatre.engine import errors
 from theatre.engine.errors import NotFoundError
 from theatre.judging import JudgeUnavailableError
@@ -116,6 +122,10 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (PathNotUtf8Error, ExitCode.INVALID),
     (errors.CanonicalisationError, ExitCode.INVALID),
     (errors.InvalidTemplateError, ExitCode.INVALID),
+    (DraftError, ExitCode.INVALID),
+    (TableError, ExitCode.INVALID),
+    (FolderTakenError, ExitCode.INVALID),
+    (OutdatedPinError, ExitCode.CHECK_FAILED),
     (errors.DatasetError, ExitCode.INVALID),
     (errors.CommitmentError, ExitCode.INVALID),
     (errors.CoinError, ExitCode.INVALID),

@@ -12,11 +12,18 @@ import click
 
 from theatre.cli.committing import commit_named
 from theatre.cli.connections import header_option
+from theatre.cli.draft_files import (
+    find_draft,
+    pin_file,
+    pinned_path,
+    write_pinned,
+)
 from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
     InterruptedRunError,
     NamedPath,
+    echo,
     json_option,
     print_document,
 )
@@ -24,7 +31,7 @@ from theatre.cli.progress import ProgressLine
 from theatre.cli.rehearsal import print_rehearsal, rehearse_file
 from theatre.cli.reports import PENDING, logged_report, print_run
 from theatre.cli.run_log import Logged, sweep
-from theatre.cli.template_files import read_template, require_runnable
+from theatre.cli.template_files import read_template, read_written, require_runnable
 from theatre.cli.theatre_run import RunOptions, run_theatre
 from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject
@@ -39,7 +46,7 @@ DEFAULT_OPTIONS = RunOptions()
 
 
 @click.command()
-@click.argument("target")
+@click.argument("target", required=False)
 @click.option("--new", is_flag=True, help="Start another theatre even if one is unfinished.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.option(
@@ -67,7 +74,7 @@ DEFAULT_OPTIONS = RunOptions()
 @header_option
 @json_option
 def run(
-    target: str,
+    target: str | None,
     *,
     new: bool,
     quiet: bool,
@@ -78,22 +85,23 @@ def run(
     headers_env: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Run TARGET, a theatre id or a template file, to its certificate.
+    """Run TARGET to its certificate: a draft, a template file or a theatre id.
 
-    A template file is committed first, unless a theatre with the same commitment is unfinished:
-    then that one goes on where it stopped. Ctrl-C keeps every answer that is in. A run that
-    waits for human scores ends with exit code 8; the same command goes on.
+    Without TARGET it is the draft of this folder, echelon.yaml. A draft is pinned first, into the
+    template next to it. A template file is committed first, unless a theatre with the same
+    commitment is unfinished: then that one goes on where it stopped. Ctrl-C keeps every answer
+    that is in. A run that waits for human scores ends with exit code 8; the same command goes on.
     """
     workspace = Workspace.from_environment()
     options = RunOptions(
         batch_size=batch_episodes, concurrency_limit=concurrency, headers_env=headers_env
     )
     if rehearsal:
-        _rehearse(target, answers, workspace, options, quiet=quiet, as_json=as_json)
+        _rehearse(_named(target), answers, workspace, options, quiet=quiet, as_json=as_json)
         return
     if answers is not None:
         raise click.UsageError("expected --answers with --rehearsal only: certificates need calls")
-    theatre_id = find_or_commit_theatre(target, workspace, new=new)
+    theatre_id = find_or_commit_theatre(_pinned(_named(target), workspace), workspace, new=new)
     run_to_end(theatre_id, workspace, options, quiet=quiet)
     report = logged_report(workspace.store.view(theatre_id))
     if as_json:
@@ -104,6 +112,23 @@ def run(
         raise CommandEndedError(ExitCode.INCOMPLETE)
     if report["outcome"] != "certified":
         raise CommandEndedError(ExitCode.FAILURE)
+
+
+def _named(target: str | None) -> str:
+    """Return what to run: the draft of this folder unless it is named."""
+    return target or str(find_draft(Path()))
+
+
+def _pinned(target: str, workspace: Workspace) -> str:
+    """Pin `target` if it is a draft; return its template in its place, else `target`."""
+    path = Path(target)
+    written = read_written(path) if path.is_file() else None
+    if written is None or not written.is_draft:
+        return target
+    template = pinned_path(path)
+    changed = write_pinned(pin_file(path, workspace, written.document), template)
+    echo(f"pinned       {path} to {template}{'' if changed else ', as before'}", err=True)
+    return str(template)
 
 
 def _rehearse(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
 from theatre.cli.exits import read_file
-from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_object
-from theatre.engine.errors import InvalidTemplateError
+from theatre.drafts.documents import is_draft
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, canonical_bytes, parse_object
+from theatre.engine.errors import InvalidTemplateError, ParseError
 from theatre.engine.schema_registry import SchemaViolation
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
 from theatre.engine.templates import TemplateView, product_template
@@ -22,9 +24,44 @@ from theatre.scorers import load_scorers
 template_argument = click.argument("template", type=click.Path(path_type=Path))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A document as its author wrote it: a draft, or a template."""
+
+    document: JsonObject
+    is_draft: bool
+
+
+def read_written(path: Path) -> Written:
+    """Read a draft or a template, YAML by its ending, else JSON.
+
+    Raises NotFoundError where there is no file, and ParseError for what is no object.
+    """
+    data = read_file(path, what="a template file")
+    if path.suffix not in {".yaml", ".yml"}:
+        document = parse_object(data, max_depth=MAX_INPUT_DEPTH)
+        return Written(document=document, is_draft=is_draft(document))
+    # Imported here: templates are JSON, and do without.
+    from theatre.files.yaml_files import parse_yaml  # noqa: PLC0415  # see above
+
+    value = parse_yaml(data, as_json=True)
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise ParseError(f"expected `name: value` lines in {path}, got {type(value).__name__}")
+    # As bytes and back: what has no JSON form must not go further.
+    document = parse_object(canonical_bytes(value), max_depth=MAX_INPUT_DEPTH)
+    return Written(document=document, is_draft="schema_version" not in document)
+
+
 def read_template(path: Path) -> JsonObject:
-    """Parse a template file strictly; NotFoundError where there is none."""
-    return parse_object(read_file(path, what="a template file"), max_depth=MAX_INPUT_DEPTH)
+    """Parse a template file strictly, or pin a draft; errors as `read_written` and `pin_file`."""
+    written = read_written(path)
+    if not written.is_draft:
+        return written.document
+    # Imported here: what looks at constructs is not for a hash.
+    from theatre.cli.draft_files import pin_file  # noqa: PLC0415  # see above
+    from theatre.cli.workspace import Workspace  # noqa: PLC0415  # see above
+
+    return pin_file(path, Workspace.from_environment(), written.document)
 
 
 def validate_template(document: JsonObject, *, certificate_run: bool = True) -> ValidationReport:
