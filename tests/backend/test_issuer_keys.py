@@ -183,6 +183,7 @@ def test_all_processes_of_a_database_have_one_log_and_drop_no_key(
     home = TrustHome(tmp_path / "one")
     first = home.open(issuer="An operator", at=AT)
     rotated = home.rotate(first, at=AT + timedelta(days=1))
+    revoked = rotated.revoked(first.keys[0].key.kid, index=5)
     other = TrustHome(tmp_path / "two").open(issuer="An operator", at=AT)
 
     async def scene(engine: AsyncEngine) -> None:
@@ -193,10 +194,13 @@ def test_all_processes_of_a_database_have_one_log_and_drop_no_key(
         for refused in (first, other):
             with pytest.raises(SettingsError, match="expected the keys of the log echelon"):
                 await publish_trust(engine, refused, at=AT)
+        await publish_trust(engine, revoked, at=AT)
+        with pytest.raises(SettingsError, match="is revoked at entry 5 of the log, got an older"):
+            await publish_trust(engine, rotated, at=AT)
 
     database.play(scene)
     rows = database.rows("SELECT document FROM trust_documents ORDER BY seq")
-    assert [Trust.parse(row["document"]) for row in rows] == [first, rotated]
+    assert [Trust.parse(row["document"]) for row in rows] == [first, rotated, revoked]
     queued = database.rows("SELECT entry FROM log_queue ORDER BY id")
     entries = [decode_entry(bytes(row["entry"])) for row in queued]
     assert [(kind, members["kid"], members["valid_until"]) for kind, members in entries] == [

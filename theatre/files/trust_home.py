@@ -147,6 +147,10 @@ class TrustHome:
 
         return CryptoSigner(private, key.verifier)
 
+    def has_keys(self) -> bool:
+        """Return whether the log's key lies here, and not in a KMS."""
+        return (self.folder / _LOG).exists()
+
     def log_signer(self, trust: Trust) -> Sign:
         """Return what signs checkpoints; SigningKeyError where it is not the trusted key."""
         private = self._private(_LOG)
