@@ -22,6 +22,7 @@ _POSTGRESQL = frozenset({"postgresql", "postgres"})
 _SEPARATORS = {
     "dataset_roots": os.pathsep,
     "clone_roots": os.pathsep,
+    "python_modules": ",",
     "outbound_allow": ",",
     "github_token_for": ",",
 }
@@ -68,6 +69,14 @@ class Settings(BaseSettings):
         description="folders in which templates may name ground truth, separated like `PATH`",
     )
     constructs: Path | None = Field(default=None, description="the operator's `constructs.toml`")
+    python_modules: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Python modules whose public functions every user may run as constructs, "
+        "isolated as programs of `constructs.toml`, separated by commas",
+    )
+    python_folder: Path | None = Field(
+        default=None, description="the folder in which these modules lie"
+    )
     outbound_allow: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
         description="hosts or networks that constructs may have beside public addresses, "
@@ -176,7 +185,12 @@ class Settings(BaseSettings):
         return settings
 
     @field_validator(
-        "dataset_roots", "clone_roots", "outbound_allow", "github_token_for", mode="before"
+        "dataset_roots",
+        "clone_roots",
+        "outbound_allow",
+        "github_token_for",
+        "python_modules",
+        mode="before",
     )
     @classmethod
     def _split(cls, value: object, info: ValidationInfo) -> object:
@@ -211,6 +225,13 @@ class Settings(BaseSettings):
     def _are_repositories(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not all(_REPOSITORIES.fullmatch(one) for one in value):
             raise ValueError("expected owner/name or owner/*, separated by commas")
+        return value
+
+    @field_validator("python_modules")
+    @classmethod
+    def _are_modules(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(part.isidentifier() for one in value for part in one.split(".")):
+            raise ValueError("expected names of modules, such as package.module")
         return value
 
     @field_validator("evidence_url")

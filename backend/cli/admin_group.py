@@ -24,7 +24,14 @@ from backend.services.integrity.fsck import StoreCheck, StoreReport, Verdict
 from backend.services.integrity.restored_log import compare_restored_log, recover_service_log
 from backend.services.resources import TheatreResources
 from backend.settings import Settings
-from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
+from theatre.cli.exits import (
+    CommandEndedError,
+    ExitCode,
+    NamedPath,
+    echo,
+    json_option,
+    print_document,
+)
 from theatre.transparency.notes import Checkpoint
 
 T = TypeVar("T")
@@ -134,7 +141,7 @@ def backup(folder: Path, *, as_json: bool) -> None:
 
 
 @admin.command()
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", type=NamedPath(file_okay=False))
 @json_option
 def restore(folder: Path, *, as_json: bool) -> None:
     """Bring the backup in FOLDER into an empty database and the evidence store.

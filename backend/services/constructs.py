@@ -56,6 +56,7 @@ from theatre.oracles.errors import (
     UnknownConstructError,
 )
 from theatre.oracles.http import http_adapter_for
+from theatre.oracles.in_process import NO_MODULES, ListedModules, PythonOracleAdapter
 from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
 from theatre.oracles.outbound_policy import OutboundPolicy, resolve_addresses
@@ -66,7 +67,8 @@ from theatre.verification.version_probe import PLAIN_ORACLE
 # The ways from the service to a construct (docs/contract/construct.md §3).
 #
 # A template may name an `http` endpoint that the outbound policy allows, or the id of a construct
-# that the operator registered. Commands, modules and files are the operator's alone.
+# that the operator registered, or a function of a module that the operator lists. Commands and
+# files are the operator's alone.
 
 
 Construct = RegisteredConstruct | RemoteConstruct
@@ -82,6 +84,8 @@ class ConstructAccess:
     closed: tuple[Path, ...]
     """Where answers lie, which no program may read."""
     clock: Clock
+    modules: ListedModules = NO_MODULES
+    """Whose functions a template may name as `python`; none unless the operator lists some."""
 
     @contextlib.asynccontextmanager
     async def open_adapters(
@@ -127,7 +131,8 @@ class ConstructAccess:
     async def require_isolated(self, wanted: Iterable[Endpoint]) -> None:
         """Raise IsolationUnavailableError for a program that could read answers here."""
         for endpoint in wanted:
-            construct = self.construct_at(endpoint) if endpoint.is_registered else None
+            is_program = endpoint.is_registered or endpoint.adapter_type == "python"
+            construct = self.construct_at(endpoint) if is_program else None
             if isinstance(construct, RegisteredConstruct):
                 found = await asyncio.to_thread(self.isolation, construct.reach)
                 if not found.holds:
@@ -137,13 +142,15 @@ class ConstructAccess:
                     )
 
     def _places(self) -> Places:
-        return Places(find=self.registry.find_registered, folder=Path())
+        return Places(find=self.registry.find_registered, folder=self.modules.folder)
 
     def construct_at(self, endpoint: Endpoint) -> Construct:
         """Return the construct of an endpoint. A template of the API must never name a command.
 
         Raises UnknownConstructError, and ProgrammeError for another type of adapter.
         """
+        if endpoint.adapter_type == "python":
+            return self.modules.find(endpoint.construct_id, endpoint.place)
         if endpoint.is_registered and endpoint.adapter_type in {"local", "http"}:
             return self.registry.find_registered(endpoint.place.removeprefix(REGISTERED))
         if endpoint.adapter_type == "http":
@@ -167,7 +174,9 @@ class ConstructAccess:
         """
         doubts = []
         for endpoint in wanted:
-            if endpoint.is_registered:
+            if endpoint.adapter_type == "python":
+                self.construct_at(endpoint)
+            elif endpoint.is_registered:
                 self._require_registered(endpoint)
             elif endpoint.adapter_type == "http":
                 doubt = self._doubt(endpoint.place, found.get(endpoint.place, ()))
@@ -199,6 +208,10 @@ class ConstructAccess:
         Only a service elsewhere can be spoken to in another form than envelopes.
         """
         construct = self.construct_at(endpoint)
+        if endpoint.adapter_type == "python":
+            return PythonOracleAdapter(
+                program_of(construct), clock=self.clock, monotonic=time.monotonic
+            )
         if endpoint.adapter_type == "local":
             return local_adapter_for(
                 program_of(construct), clock=self.clock, monotonic=time.monotonic

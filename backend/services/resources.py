@@ -23,6 +23,7 @@ from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry, resource_root
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
 from theatre.oracles.construct_registry import ConstructRegistry, read_accepted_templates
+from theatre.oracles.in_process import NO_MODULES, ListedModules
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.scorers import load_computations, load_episode_runners, load_scorers
 
@@ -79,6 +80,7 @@ class TheatreResources:
                 environment=dict(environment),
                 closed=(settings.home.resolve(), *settings.dataset_roots),
                 clock=clock,
+                modules=_listed_modules(settings),
             ),
             repositories=RepositoryAccess(
                 github=settings.github_api_url,
@@ -107,7 +109,9 @@ class TheatreResources:
 
     def validate(self, document: JsonObject) -> ValidationReport:
         """Return what is wrong with a template of the API. Blocks for milliseconds."""
-        return TemplateValidator(self.scorers).validate(document, from_api=True)
+        return TemplateValidator(self.scorers).validate(
+            document, from_api=True, python_modules=self.constructs.modules.names
+        )
 
     def require_valid(self, document: JsonObject) -> ValidationReport:
         """Return the report of a valid template; InvalidTemplateError lists every violation."""
@@ -121,6 +125,16 @@ class TheatreResources:
     def folder_of(self, theatre_id: str) -> Path:
         """Return the folder in which a theatre's run is worked on, on this machine."""
         return self.desk / theatre_id
+
+
+def _listed_modules(settings: Settings) -> ListedModules:
+    """Return the modules that templates may name; SettingsError for names without a folder."""
+    if not settings.python_modules:
+        return NO_MODULES
+    if settings.python_folder is None:
+        raise SettingsError("expected ECHELON_PYTHON_FOLDER with ECHELON_PYTHON_MODULES, got none")
+    names = frozenset(settings.python_modules)
+    return ListedModules(folder=settings.python_folder.resolve(), names=names)
 
 
 def _registry(settings: Settings, shipped: Path) -> ConstructRegistry:

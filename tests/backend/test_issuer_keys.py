@@ -173,8 +173,11 @@ def test_a_revoked_key_signs_nothing_more(tmp_path: Path) -> None:
     home = TrustHome(tmp_path)
     trust = home.open(issuer="An operator", at=AT)
     home.write(trust.revoked(trust.keys[-1].key.kid, index=7))
-    with pytest.raises(SettingsError, match="which is revoked"):
-        open_keys(settings, at=AT)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "trust").symlink_to(tmp_path)
+    for refused in (settings, Settings(home=tmp_path / "home")):
+        with pytest.raises(SettingsError, match="which is revoked: `echelon key trust FOLDER"):
+            open_keys(refused, at=AT)
 
 
 def test_all_processes_of_a_database_have_one_log_and_drop_no_key(

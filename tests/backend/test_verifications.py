@@ -208,7 +208,7 @@ def test_a_clone_and_its_uploaded_records_are_the_same_ground_truth(
         "uploaded-records",
     ]
     for job_id in jobs:
-        receipt = anybody.get(f"/theatres/{job_id}/commitment").document
+        receipt = ada.get(f"/theatres/{job_id}/commitment").document
         template, sha256 = receipt["template_snapshot"], receipt["dataset_hashes"]["ground_truth"]
         config, weights = template["product_theatre_config"], template["criteria"]["weights"]
         assert (config["replay_data_path"], config["disclosure"]) == (f"dataset:{sha256}", "hashes")

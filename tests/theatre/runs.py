@@ -324,12 +324,15 @@ class Stage:
         data: Path,
         environment: JsonObject | None = None,
         reproduces: str | None = None,
+        name: str = "a stage of its own",
+        coin: Coin = COIN,
     ) -> None:
         self.data = data
+        self._drawn_coin = coin
         self.clock = ticking_clock()
         self._store = FileTheatreStore(folder / "home")
         self.template = template
-        theatre_id = str(uuid5(UUID(int=0), "a stage of its own"))
+        theatre_id = str(uuid5(UUID(int=0), name))
         if theatre_id not in self._store.theatre_ids():
             self._commit(theatre_id, environment, reproduces)
         with self._store.hold(theatre_id) as held:
@@ -347,7 +350,7 @@ class Stage:
         receipt = CommitmentProtocol.commit(
             theatre_id,
             template,
-            coin=COIN,
+            coin=self._drawn_coin,
             scorer_pins=pins,
             scorer_kinds={name: kinds.get(name, "exact") for name in pins},
             committed_at=self.clock(),
@@ -357,7 +360,7 @@ class Stage:
         self._store.create_folder(theatre_id, template, template_folder=self.data)
         with self._store.hold(theatre_id) as held:
             asyncio.run(held.journal.note(created))
-            self._store.write_receipt(receipt, COIN)
+            self._store.write_receipt(receipt, self._drawn_coin)
             asyncio.run(held.journal.note(theatre.commit(receipt)[1]))
 
     def _coin(self) -> Coin | None:
@@ -367,7 +370,7 @@ class Stage:
     @property
     def draws(self) -> Draws:
         """Return what the theatre's coin draws."""
-        return Draws(COIN, self.receipt.commitment_hash)
+        return Draws(self._drawn_coin, self.receipt.commitment_hash)
 
     @property
     def theatre_id(self) -> str:
@@ -482,15 +485,24 @@ def pilot_stage(
     further: Mapping[str, bytes] | None = None,
     environment: JsonObject | None = None,
     reproduces: str | None = None,
+    name: str = "a stage of its own",
+    coin: Coin = COIN,
 ) -> Stage:
     """Write the dataset, `further` ones by file name, and commit the changed TEMPLATE."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {"truth.jsonl": b"".join(canonical_line(record) for record in records)}
     files.update(further or {})
-    for name, raw in files.items():
-        (folder / name).write_bytes(raw)
+    for file, raw in files.items():
+        (folder / file).write_bytes(raw)
     hashes: JsonObject = {
         name.removesuffix(".jsonl"): sha256_hex(raw) for name, raw in files.items()
     }
     template = with_changes(TEMPLATE, {"/dataset_hashes": hashes, **(changes or {})})
-    return Stage(folder, template, data=folder, environment=environment, reproduces=reproduces)
+    return Stage(
+        *(folder, template),
+        data=folder,
+        environment=environment,
+        reproduces=reproduces,
+        name=name,
+        coin=coin,
+    )

@@ -477,6 +477,9 @@ ERRORS = [
          f"{PRODUCT}/adapter_type", from_api=True),
     Case("python-adapter-local", other_endpoint("python", "construct:m"),
          f"{OTHER_ENDPOINT}/adapter_type", from_api=True),
+    *(Case("python-adapter-local", other_endpoint("python", place),
+           f"{OTHER_ENDPOINT}/adapter_type", from_api=True)
+      for place in ("mirror:answer", "listed.sub:answer", "listedx:answer", "Listed:answer")),
     # markets
     Case("family-matches-path", {"/template_family": "PRODUCT"}, "/execution_path", MARKET),
     Case("other-path-config-absent", {MARKETS: MARKET["market_theatre_config"]}, MARKETS),

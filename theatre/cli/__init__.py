@@ -23,7 +23,11 @@ COMMANDS = {
     "attest": ("theatre.cli.attest_command:attest", "Sign what the check of a bundle found."),
     "audit": ("theatre.cli.audit_group:audit", "Ask for a sample of episodes, and check it."),
     "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
-    "compare": ("theatre.cli.compare_command:compare", "Compare oracles on one ground truth."),
+    "compare": ("theatre.cli.compare_command:compare", "Compare runs of one dataset."),
+    "completion": (
+        "theatre.cli.completion_command:completion",
+        "Print what your shell needs to complete commands.",
+    ),
     "construct": (
         "theatre.cli.construct_group:construct",
         "Serve and list constructs, print versions.",
@@ -79,6 +83,7 @@ THEATRE_COMMANDS = {
         "theatre.cli.validate_command:validate",
         "Check a template against every rule.",
     ),
+    "watch": ("theatre.cli.watch_command:watch", "Follow a run to its end, from another process."),
 }
 theatre_group = LazyGroup(
     "theatre",

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
+from theatre.cli.exits import (
+    CommandEndedError,
+    ExitCode,
+    NamedPath,
+    echo,
+    json_option,
+    print_document,
+)
 from theatre.cli.issuer_log import issuer_home
 from theatre.cli.workspace import Workspace
 from theatre.engine.bundle_check import CheckReport, Verdict
@@ -18,7 +25,7 @@ from theatre.transparency.statements import result_statement, sign_statement, ti
 
 
 @click.command()
-@click.argument("bundle", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("bundle", type=NamedPath(file_okay=False))
 @click.option(
     "--certificate",
     type=click.Path(path_type=Path),

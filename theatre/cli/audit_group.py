@@ -19,6 +19,7 @@ from theatre.cli.audits import (
 from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
+    NamedPath,
     echo,
     json_option,
     print_document,
@@ -36,15 +37,15 @@ from theatre.transparency.disclosure import Disclosure
 from theatre.transparency.disclosure import disclose as open_episodes
 from theatre.transparency.entries import EntryType, encode_entry
 
-_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-_CERTIFICATE = click.argument("certificate", type=click.Path(path_type=Path, exists=True))
+_FILE = NamedPath(dir_okay=False)
+_CERTIFICATE = click.argument("certificate", type=NamedPath())
 _OUTPUT = click.option(
     "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE"
 )
 
 
 @click.command()
-@click.argument("bundle", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("bundle", type=NamedPath(file_okay=False))
 @click.option("--episodes", metavar="ID,…", help="Ids of episodes, or their numbers from 1.")
 @click.option("--audit", "request", type=_FILE, help="The request of an audit, to answer it.")
 @click.option("--coin", type=_FILE, help="The coin that the auditor has revealed.")

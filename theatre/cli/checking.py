@@ -16,7 +16,7 @@ from theatre.cli.bundle_proofs import REQUIREMENTS, Reader, add_proof_checks
 from theatre.cli.exits import CommandEndedError, ExitCode, echo, print_document, read_file
 from theatre.engine.bundle_check import Check, CheckReport, CheckStatus, check_bundle
 from theatre.engine.canonical_json import sha256_hex
-from theatre.engine.errors import TheatreError
+from theatre.engine.errors import NotFoundError, TheatreError
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_computations, load_episode_runners, load_scorers
@@ -30,12 +30,14 @@ def check_folder(
     reader: Reader | None = None,
     online: bool = False,
 ) -> CheckReport:
-    """Check a bundle and its proofs; NotFoundError for a missing certificate file.
+    """Check a bundle and its proofs; NotFoundError for a missing bundle or certificate file.
 
     `reader` is whom the proofs are held to, None for the author of what is his own; `online` asks
     the log, too. Raises click.BadParameter for a certificate inside the bundle: it must be an
     independent copy.
     """
+    if not bundle.exists():
+        raise NotFoundError(f"expected the folder of an evidence bundle at {bundle}, got none")
     copy = None
     if certificate is not None:
         if Path(os.path.realpath(certificate)).is_relative_to(os.path.realpath(bundle)):

@@ -1,4 +1,4 @@
-"""`echelon compare`: sealed verifications of several oracles on the same ground truth."""
+"""`echelon compare`: sealed runs of several constructs on one dataset."""
 
 from __future__ import annotations
 
@@ -15,15 +15,23 @@ from theatre.cli.pictures import differences, write_pictures
 from theatre.cli.score_command import SealedRunFolder, find_recorded_run
 from theatre.cli.tables import format_estimate, format_number, print_table
 from theatre.cli.workspace import Workspace
-from theatre.engine.errors import NotFoundError
+from theatre.engine.comparison import compare_bundles
+from theatre.engine.errors import NotComparableError, NotFoundError
 from theatre.engine.scoring import COMPOSITE
-from theatre.verification.comparison.compare import compare_bundles
-from theatre.verification.errors import NotComparableError
-from theatre.verification.scoring_providers import LEXICAL
+from theatre.verification.confidence_discipline import read_confidence_discipline
+
+_FLIPS = 5
 
 
 @click.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.option(
+    "--flips",
+    type=click.IntRange(0),
+    default=_FLIPS,
+    show_default=True,
+    help="List so many episodes a criterion whose scores differ; --json has all of them.",
+)
 @click.option(
     "--plot",
     metavar="DIR",
@@ -31,24 +39,27 @@ from theatre.verification.scoring_providers import LEXICAL
     help="Draw the differences with their intervals, as SVG into this folder.",
 )
 @json_option
-def compare(runs: Sequence[str], *, plot: Path | None, as_json: bool) -> None:
-    """Compare sealed verifications, change by change: a bundle, a folder, or a theatre id each.
+def compare(runs: Sequence[str], *, flips: int, plot: Path | None, as_json: bool) -> None:
+    """Compare sealed runs of one dataset: a bundle, a folder, or a theatre id each.
 
-    Every bundle is checked first. They have to be committed to the same ground truth, the same
-    scorers and the same terms, and differ in the oracle alone.
+    Every bundle is checked first. They must be committed to the same dataset, the same scorers and
+    the same terms, and differ in the construct alone. Runs are paired episode by episode;
+    interactive ones only where they were played in the same worlds, else they are two samples.
     """
     workspace = Workspace.from_environment()
     bundles = [_bundle(run, workspace) for run in runs]
     for bundle in bundles:
         require_consistent(bundle, as_json=as_json, is_named=True)
-    comparison = compare_bundles(bundles)
+    comparison: dict[str, Any] = compare_bundles(bundles)
+    for run, bundle in zip(comparison["runs"].values(), bundles, strict=True):
+        run["confidence_discipline"] = read_confidence_discipline(bundle)
     picture = None
     if plot is not None:
         (picture,) = write_pictures({"differences.svg": differences(comparison)}, plot)
     if as_json:
         print_document(comparison | ({} if picture is None else {"plot": str(picture)}))
         return
-    _print_comparison(comparison)
+    _print_comparison(comparison, flips)
     if picture is not None:
         echo(f"plot         {picture}")
 
@@ -67,48 +78,44 @@ def _bundle(run: str, workspace: Workspace) -> Path:
     found = find_recorded_run(folder, workspace)
     if not isinstance(found, SealedRunFolder):
         raise NotComparableError(
-            f"expected a sealed verification, got {folder} without an evidence bundle: run it to "
-            "its end first"
+            f"expected a sealed run, got {folder} without an evidence bundle: run it to its end "
+            "first (echelon theatre run, echelon verify --resume)"
         )
     return found.bundle
 
 
-_EXACT = {"mcnemar": "McNemar", "sign_flip": "sign flip"}
+_TESTS = {
+    "mcnemar": "McNemar",
+    "sign_flip": "sign flip",
+    "sign_flip_clt": "sign flip",
+    "fisher": "Fisher",
+    "permutation": "permutation",
+    "permutation_clt": "permutation",
+}
+_HEADER = ("measure", "episodes", "difference", "95 % interval", "detectable", "test", "p")
 
 
-def _print_comparison(comparison: Mapping[str, Any]) -> None:
-    """Print the ranking, each pair's differences, and the confidence discipline of the oracles."""
-    echo(f"ground truth {comparison['ground_truth_source']}, {comparison['changes']} changes")
-    echo(f"scored by    {comparison['scoring_model']}, {comparison['methodology_version']}")
-    by_words = comparison["scoring_model"] == LEXICAL.scorer_version
-    print_measures(is_judged=not by_words)
+def _print_comparison(comparison: Mapping[str, Any], flips: int) -> None:
+    """Print the ranking, each pair's differences and flips, and what limits them."""
+    source = comparison["ground_truth_source"]
+    echo(f"dataset      {comparison['dataset_hash']} ({source}), {comparison['episodes']} episodes")
+    scorers = ", ".join(f"{name}@{version}" for name, version in comparison["scorers"].items())
+    echo(f"scored by    {scorers}")
+    verified = [run["confidence_discipline"] for run in comparison["runs"].values()]
+    by_words = set(comparison["scorer_kinds"].values()) == {"textual"}
+    if any(verified):
+        print_measures(is_judged=not by_words)
     echo("")
     rank = "rank by words" if by_words else "rank"
-    header = ("oracle", "tier", "scored", "composite", "on common changes", rank, "percentile")
+    header = ("construct", "tier", "scored", "composite", "on common episodes", rank, "percentile")
     print_table(header, list(_run_rows(comparison)))
-    common = comparison["ranking"][COMPOSITE]["changes"]
-    echo(f"ranked on    the {common} changes that count for all of them")
+    common = comparison["ranking"][COMPOSITE]["episodes"]
+    echo(f"ranked on    the {common} episodes that count for all of them")
     for pair in comparison["pairs"]:
-        echo("")
-        echo(f"pair         {pair['first']} minus {pair['second']}")
-        print_table(
-            (
-                "measure",
-                "changes",
-                "difference",
-                "95 % interval",
-                "detectable",
-                "test",
-                "p",
-                "p (Holm)",
-            ),
-            [_pair_row(name, one) for name, one in pair["measures"].items()],
-        )
+        _print_pair(pair, flips)
     echo("")
     _print_discipline(comparison)
-    if by_words:
-        echo("note         the words of the diff scored: a higher mean makes no better oracle")
-    echo("note         a comparison is no certificate: each oracle has its own")
+    _print_notes(comparison, by_words=by_words)
 
 
 def _run_rows(comparison: Mapping[str, Any]) -> Iterator[Sequence[str]]:
@@ -124,7 +131,7 @@ def _run_rows(comparison: Mapping[str, Any]) -> Iterator[Sequence[str]]:
         yield (
             name,
             run["verification_tier"],
-            f"{run['replay_count']} of {comparison['changes']}",
+            f"{run['replay_count']} of {comparison['episodes']}",
             format_number(run["scores"][COMPOSITE]),
             mean,
             rank,
@@ -132,25 +139,83 @@ def _run_rows(comparison: Mapping[str, Any]) -> Iterator[Sequence[str]]:
         )
 
 
+def _print_pair(pair: Mapping[str, Any], flips: int) -> None:
+    first, second, measures = pair["first"], pair["second"], pair["measures"]
+    echo("")
+    echo(f"pair         {first} minus {second}")
+    if not pair["is_paired"]:
+        echo("             two samples: played under different coins, so in different worlds")
+    rows = [_pair_row(name, one) for name, one in measures.items()]
+    print_table((*_HEADER, "p (Holm)"), rows)
+    left, failed = measures[COMPOSITE]["left_out"], measures[COMPOSITE]["failed"]
+    if any(left.values()):
+        echo(
+            f"left out     {left['first']} that count for {second} alone, {left['second']} for "
+            f"{first} alone, {left['both']} for neither (composite)"
+        )
+        worst = measures[COMPOSITE]["at_worst"]
+        if worst is not None:
+            bounds = f"{worst['low']:+.3f} … {worst['high']:+.3f}"
+            echo(f"at worst     {bounds}, with each gap as 0 or as 1")
+    if any(failed.values()):
+        echo(f"failed       {failed['first']} and {failed['second']} episodes, counted 0")
+    for name, one in measures.items():
+        _print_flips(name, one["flips"], flips)
+
+
 def _pair_row(measure: str, one: Mapping[str, Any]) -> Sequence[str]:
-    difference, test = one["difference"], one["test"]
+    difference, test, counted = one["difference"], one["test"], one["counted"]
     bounds = "no interval"
     if difference["low"] is not None:
         bounds = f"{difference['low']:+.3f} … {difference['high']:+.3f}"
+    count = str(counted["first"])
     return (
         "composite" if measure == COMPOSITE else measure,
-        str(one["changes"]),
+        count if one["is_paired"] else f"{count} and {counted['second']}",
         "-" if difference["value"] is None else f"{difference['value']:+.3f}",
         bounds,
         format_number(one["detectable"]),
-        "-" if test is None else _EXACT[test["test"]],
+        "-" if test is None else _TESTS[test["test"]],
         "-" if test is None else f"{test['p_value']:.2g}",
         "-" if test is None else f"{one['p_holm']:.2g}",
     )
 
 
+def _print_flips(measure: str, flips: Sequence[Mapping[str, Any]], most: int) -> None:
+    """Print the episodes whose scores differ, the farthest first; of withheld ones the id alone."""
+    if not flips:
+        return
+    up = sum(one["first"] > one["second"] for one in flips)
+    echo(f"flipped      {measure}: {up} for the first, {len(flips) - up} for the second")
+    for one in flips[:most]:
+        failed = [side for side in ("first", "second") if one[f"{side}_outcome"] == "missing"]
+        notes = [f"failed in the {side}" for side in failed]
+        notes += ["withheld"] if one["is_withheld"] else []
+        words = f" ({', '.join(notes)})" if notes else ""
+        echo(f"  {one['episode_id']}  {one['first']:.3f} → {one['second']:.3f}{words}")
+    if len(flips) > most > 0:
+        echo(f"  … {len(flips) - most} more: --flips {len(flips)}")
+
+
+def _print_notes(comparison: Mapping[str, Any], *, by_words: bool) -> None:
+    if comparison["clusters"]:
+        echo(f"note         {comparison['clusters']} clusters, not episodes, count as independent")
+    if comparison["people_have_a_share"]:
+        echo("note         people's share of the scores is in no difference: the machine's part is")
+    withheld = sum(run["withheld"] > 0 for run in comparison["runs"].values())
+    if withheld:
+        echo(f"note         {withheld} runs withhold episodes: only their issuers computed those")
+    if by_words:
+        echo("note         words were scored: a higher mean makes no better construct")
+    echo("note         a comparison is no certificate: each construct has its own")
+
+
 def _print_discipline(comparison: Mapping[str, Any]) -> None:
-    discipline = {name: run["confidence_discipline"] for name, run in comparison["runs"].items()}
+    discipline = {
+        name: run["confidence_discipline"]
+        for name, run in comparison["runs"].items()
+        if run["confidence_discipline"] is not None
+    }
     rows = [
         (
             name,

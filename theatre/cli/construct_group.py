@@ -10,7 +10,7 @@ import click
 
 from theatre.cli.certificate_report import describe_isolation
 from theatre.cli.committing import find_closed_folders
-from theatre.cli.exits import json_option, print_document
+from theatre.cli.exits import NamedPath, json_option, print_document
 from theatre.cli.tables import print_table
 from theatre.cli.workspace import Workspace, utc_now
 from theatre.construct_kit.http_server import LOOPBACK, serve_construct
@@ -31,7 +31,7 @@ _MAX_PORT = 65535
 
 folder_option = click.option(
     "--folder",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=NamedPath(file_okay=False),
     default=Path(),
     help="Where the module lies, if not in the working folder.",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from importlib.util import find_spec
@@ -94,11 +95,25 @@ class InterruptedRunError(errors.TheatreError):
         )
 
 
+class PathNotUtf8Error(errors.TheatreError):
+    """A path has a name that is no text, where what is written names it."""
+
+    code = "path-not-utf-8"
+
+    def __init__(self, path: str) -> None:
+        """Say which, and what helps."""
+        super().__init__(
+            f"expected folders and files whose names are UTF-8, got {os.fsencode(path)!r:.300}: "
+            "what is committed names its folder as text; rename it, or work in another folder"
+        )
+
+
 EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     # A named thing does not exist (an unknown construct, too).
     (errors.NotFoundError, ExitCode.NOT_FOUND),
     # The input cannot be accepted: the user must change it.
     (errors.ParseError, ExitCode.INVALID),
+    (PathNotUtf8Error, ExitCode.INVALID),
     (errors.CanonicalisationError, ExitCode.INVALID),
     (errors.InvalidTemplateError, ExitCode.INVALID),
     (errors.DatasetError, ExitCode.INVALID),
@@ -111,12 +126,13 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.HumanScoreRefusedError, ExitCode.INVALID),
     (errors.BundleError, ExitCode.INVALID),
     (errors.RlmfExportError, ExitCode.INVALID),
+    (errors.NotComparableError, ExitCode.INVALID),
     (errors.ExpertiseError, ExitCode.INVALID),
+    (verification_errors.RepositoryMissingError, ExitCode.NOT_FOUND),
     (verification_errors.RepositoryError, ExitCode.INVALID),
     (verification_errors.OutputTakenError, ExitCode.INVALID),
     (verification_errors.NoVerificationError, ExitCode.INVALID),
     (verification_errors.NoRecordError, ExitCode.INVALID),
-    (verification_errors.NotComparableError, ExitCode.INVALID),
     (oracle_errors.ConstructFilesError, ExitCode.INVALID),
     (oracle_errors.ConstructRegistryError, ExitCode.INVALID),
     (oracle_errors.ConstructTransportError, ExitCode.INVALID),
@@ -168,6 +184,11 @@ def run_guarded(command: click.Command, arguments: Sequence[str]) -> ExitCode:
         return ended.code
     except click.exceptions.Exit as ended:
         return ExitCode(ended.exit_code)
+    except (errors.CanonicalisationError, UnicodeError) as error:
+        path = _odd_path(arguments)
+        if path is None and isinstance(error, UnicodeError):
+            raise
+        return _report(error if path is None else PathNotUtf8Error(path), arguments)
     except (errors.TheatreError, OSError, *_OF_CLICK, KeyboardInterrupt) as error:
         return _report(error, arguments)
     except ModuleNotFoundError as error:
@@ -176,6 +197,14 @@ def run_guarded(command: click.Command, arguments: Sequence[str]) -> ExitCode:
             raise
         return _report(missing, arguments)
     return ExitCode.OK
+
+
+def _odd_path(arguments: Sequence[str]) -> str | None:
+    """Return what of the command line, or of where it is called, is no UTF-8."""
+    with contextlib.suppress(OSError):
+        arguments = [*arguments, str(Path.cwd())]
+    # Python reads a byte that is no text as half a surrogate pair.
+    return next((one for one in arguments if any("\ud800" <= c <= "\udfff" for c in one)), None)
 
 
 def _report(error: BaseException, arguments: Sequence[str]) -> ExitCode:
@@ -275,6 +304,28 @@ def _explained(error: ModuleNotFoundError) -> errors.TheatreError | None:
 
 
 # Files that the user names on the command line.
+
+
+class NamedPath(click.Path):
+    """A path on the command line at which there must be something: NotFoundError, else.
+
+    click's own `exists` would end with the code of a misspelt option.
+    """
+
+    def __init__(self, *, file_okay: bool = True, dir_okay: bool = True) -> None:
+        super().__init__(exists=True, file_okay=file_okay, dir_okay=dir_okay, path_type=Path)
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path."""
+        if not Path(value).exists():
+            what = "a folder" if not self.file_okay else "a file"
+            raise NotFoundError(f"expected {what} at {value!s:.200}, got nothing there")
+        return super().convert(value, param, ctx)
 
 
 def read_file(path: Path, *, what: str) -> bytes:

@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 import click
+from click.shell_completion import CompletionItem
 
 CommandTable = Mapping[str, tuple[str, str]]
 """Command → where it lives (`module:attribute`), and the line that `--help` shows of it."""
@@ -48,6 +49,14 @@ class LazyGroup(click.Group):
         rows = [(name, line) for name, (_, line) in sorted(self._table().items())]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin so, and the group's options; no command is imported."""
+        rows = sorted(self._table().items())
+        found = [CompletionItem(name, help=line) for name, (_, line) in rows]
+        named = [one for one in found if one.value.startswith(incomplete)]
+        # Of the group's own options alone: click would import every command for its help.
+        return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def _table(self) -> CommandTable:
         """Return all commands; those of an entry point cannot replace one of this group."""

@@ -14,7 +14,14 @@ from pathlib import Path
 import aiohttp
 import click
 
-from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
+from theatre.cli.exits import (
+    CommandEndedError,
+    ExitCode,
+    NamedPath,
+    echo,
+    json_option,
+    print_document,
+)
 from theatre.cli.log_network import HttpLog, open_log
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.engine.clock import format_rfc3339
@@ -112,7 +119,7 @@ def _entries(data: bytes) -> list[bytes]:
 @click.option(
     "--trust",
     "trust_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=NamedPath(dir_okay=False),
     help="The trust.json of the issuer, which names the log's key.",
 )
 @click.option("--construct", help="Show the record of this construct, too.")

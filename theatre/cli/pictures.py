@@ -328,13 +328,15 @@ def _reliability(
 
 
 def differences(comparison: Document) -> str:
-    """Return how far oracles stand apart: a panel a measure, a line a pair of oracles."""
+    """Return how far constructs stand apart: a panel a measure, a line a pair of runs."""
     pairs, measures = comparison["pairs"], list(comparison["ranking"])
     named = [f"{pair['first']} minus {pair['second']}" for pair in pairs]
     left = MARGIN + min(_MOST_NAME, max(map(width_of, named), default=0)) + 10
     reach = _reach(pairs, measures)
     ticks = round_ticks(-reach, reach)
     height, elements, top = 28 * len(pairs), list[str](), _TOP
+    is_paired = all(pair["is_paired"] for pair in pairs)
+    how = "episode by episode" if is_paired else "two samples where worlds differ"
     for measure in measures:
         panel = Panel(
             *(left, top + 8, 840 - left - 130, height),
@@ -342,31 +344,32 @@ def differences(comparison: Document) -> str:
             up=(-0.5, len(pairs) - 0.5),
         )
         elements.append(text(left, top, "composite" if measure == COMPOSITE else measure))
-        below = "first minus second, change by change, with its 95 % interval"
+        below = f"first minus second, {how}, with its 95 % interval"
         is_last = measure == measures[-1]
         elements += panel.frame(ticks, (), below=below if is_last else "")
         elements.append(panel.upright(0, QUIET))
-        for place, pair in enumerate(reversed(pairs)):
-            words = f"{pair['first']} minus {pair['second']}"
+        for place, (words, pair) in enumerate(reversed([*zip(named, pairs, strict=True)])):
             elements.append(
                 text(left - 10, panel.at(0, place)[1] + 4, cut(words, _MOST_NAME), anchor="end")
             )
-            elements += _difference(panel, place, pair["measures"][measure], comparison["changes"])
+            elements += _difference(panel, place, pair["measures"][measure])
         top += height + 52
     return page(
-        title="Differences between oracles on the same changes",
+        title="Differences between constructs on the same dataset",
         width=840,
         end=top - 8,
         elements=elements,
-        footer=[
-            *(
-                f"{name}: {run['verification_tier']}, n = {run['replay_count']} replays, "
-                f"certificate {run['certificate_id']}"
-                for name, run in comparison["runs"].items()
-            ),
-            f"ground truth {comparison['ground_truth_hash']}",
-        ],
+        footer=[*_compared(comparison), f"dataset {comparison['dataset_hash']}"],
     )
+
+
+def _compared(comparison: Document) -> Iterator[str]:
+    """Yield what belongs to each run: tier, episodes, dates and hash."""
+    for name, run in comparison["runs"].items():
+        dates = _dates("resolved", run["theatre_resolved_at"], run["expires_at"])
+        scored = f"n = {run['replay_count']} of {comparison['episodes']} episodes scored"
+        yield f"{name}: {run['verification_tier']}, {scored}, {dates}"
+        yield f"results {run['results_hash']}"
 
 
 def _reach(pairs: Sequence[Document], measures: Sequence[str]) -> float:
@@ -377,14 +380,15 @@ def _reach(pairs: Sequence[Document], measures: Sequence[str]) -> float:
     return max(bounds, default=0.0) + _ROOM
 
 
-def _difference(panel: Panel, place: int, one: Document, changes: int) -> Iterator[str]:
+def _difference(panel: Panel, place: int, one: Document) -> Iterator[str]:
     difference = one["difference"]
     x, y = panel.at(panel.across[1], place)
     if difference["value"] is None:
-        yield text(panel.left + 8, y + 4, "no change counts for both", size=10, colour=QUIET)
+        yield text(panel.left + 8, y + 4, "no episode counts for both", size=10, colour=QUIET)
         return
     if difference["low"] is not None:
         yield panel.whisker(difference["low"], difference["high"], place, ACCENT)
     yield panel.point("disc", difference["value"], place, ACCENT)
-    words = f"{difference['value']:+.3f} ({one['changes']} of {changes})"
+    counts = {*one["counted"].values()} if one["is_paired"] else one["counted"].values()
+    words = f"{difference['value']:+.3f} (n = {', '.join(map(str, counts))})"
     yield text(x + 8, y + 4, words, size=10)

@@ -119,8 +119,7 @@ class ProgressLine:
             return "-"
         elapsed = self._monotonic() - self._began[0]
         seconds = elapsed / (progress.done - self._began[1]) * (progress.total - progress.done)
-        minutes, rest = divmod(round(seconds), 60)
-        return f"{minutes}:{rest:02d}"
+        return format_duration(seconds)
 
 
 def _bar(done: int, total: int, width: int = _BAR_WIDTH) -> str:
@@ -136,12 +135,19 @@ def _columns() -> int:
         return _UNKNOWN_COLUMNS
 
 
+def format_duration(seconds: float) -> str:
+    """Return a time as minutes and seconds, from an hour on with the hours."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
 class RunLine:
-    """Draws what a service says of a run; a context manager that takes the line away."""
+    """Draws what others say of a run; a context manager that takes the line away."""
 
     def __init__(self, title: str) -> None:
         self._title = title
-        self._terminal = is_terminal(sys.stderr)
+        self.is_terminal = is_terminal(sys.stderr)
 
     def __enter__(self) -> Self:
         """Start without a line."""
@@ -149,18 +155,31 @@ class RunLine:
 
     def __exit__(self, *_: object) -> None:
         """Take the line away."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Take the line away, for words of another kind."""
         self._draw("")
 
     def update(self, theatre: dict[str, Any]) -> None:
         """Take a theatre as an event of the service has it."""
         run = theatre["run"]
         if run is not None:
-            done, total, left = run["progress"], run["total"], run["eta_seconds"]
-            counts = f"{done}/{total} │ failed {run['failures']}"
-            if left is not None:
-                counts += f" │ {left:.0f} s to go"
-            self._draw(f"{self._title} {_bar(done, total)} {counts}")
+            facts = [f"failed {run['failures']}", *_to_go(run["eta_seconds"])]
+            self.show(run["progress"], run["total"], facts)
+
+    def show(self, done: int, total: int, facts: Iterable[str]) -> None:
+        """Draw a bar, and facts behind it."""
+        words = " │ ".join([f"{done}/{total}", *facts])
+        bar = f"{self._title} {_bar(done, total)} {words}"
+        if len(bar) >= _columns():
+            bar = f"{_bar(done, total, _NARROW_BAR_WIDTH)} {words}"[: _columns() - 1]
+        self._draw(bar)
 
     def _draw(self, line: str) -> None:
-        if self._terminal:
+        if self.is_terminal:
             click.echo(f"{_CLEAR}{line}", nl=False, err=True)
+
+
+def _to_go(seconds: float | None) -> list[str]:
+    return [] if seconds is None else [f"{format_duration(seconds)} to go"]

@@ -16,6 +16,7 @@ from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
     InterruptedRunError,
+    NamedPath,
     json_option,
     print_document,
 )
@@ -60,7 +61,7 @@ DEFAULT_OPTIONS = RunOptions()
 )
 @click.option(
     "--answers",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=NamedPath(dir_okay=False),
     help="With --rehearsal: JSONL with the answers, in place of every construct.",
 )
 @header_option

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.exits import echo, json_option, print_document
+from theatre.cli.exits import NamedPath, echo, json_option, print_document
 from theatre.cli.issuer_log import append_entries, compare_log, issuer_home
 from theatre.cli.run_log import sweep
 from theatre.cli.workspace import Workspace
@@ -92,7 +92,7 @@ def revoke(kid: str, *, as_json: bool) -> None:
 
 
 @trust.command()
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("file", type=NamedPath(dir_okay=False))
 def policy(file: Path) -> None:
     """Take FILE, a C2SP tlog-policy, as yours: it names the witnesses that your log asks.
 

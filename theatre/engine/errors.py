@@ -219,6 +219,12 @@ class NotFoundError(TheatreError):
     code = "not-found"
 
 
+class NotComparableError(TheatreError):
+    """Runs were not committed to the same dataset, scorers and terms, or are not sealed."""
+
+    code = "not-comparable"
+
+
 class TierRecordError(TheatreError):
     """A document is not the tier fact or history record that it claims to be."""
 

@@ -1,13 +1,15 @@
 """`python@1`: a Python callable as a construct, `module:name` (docs/contract/construct.md §2).
 
 It runs in a child process of its own, served by the construct kit: this process never imports
-it. For the command line only; no template that comes over HTTP can name a module.
+it. A template that comes over HTTP can name only functions of modules that the operator lists.
 """
 
 from __future__ import annotations
 
+import ast
 import glob
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -35,7 +37,11 @@ from theatre.engine.oracle_contract import (
 )
 from theatre.engine.schema_registry import Quoted, phrase
 from theatre.oracles.construct_registry import RegisteredConstruct, source_of
-from theatre.oracles.errors import ConstructFilesError, ConstructRegistryError
+from theatre.oracles.errors import (
+    ConstructFilesError,
+    ConstructRegistryError,
+    UnknownConstructError,
+)
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.local import LocalOracleAdapter
 
@@ -229,3 +235,49 @@ def _pattern(module_name: str, folder: Path) -> str:
             f"expected the source of module {outermost} in {folder}, got none"
         )
     return glob.escape(Path(spec.origin).name)
+
+
+# What others may name: a service runs functions for whoever has an account.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedModules:
+    """The modules below `folder` whose public functions templates of others may name.
+
+    `names` are whole dotted names: a package does not stand for the modules in it.
+    """
+
+    folder: Path
+    names: frozenset[str]
+
+    def find(self, construct_id: str, target: str) -> RegisteredConstruct:
+        """Return the construct that `module:name` stands for; nothing is imported.
+
+        Raises UnknownConstructError, with nothing of the request, for a module that is not listed
+        and for what is no public function written at its top level: what a module imports, and
+        what hangs on its functions, is not the operator's to lend.
+        """
+        module, _, name = target.partition(":")
+        if module not in self.names or name.startswith("_") or name not in self._functions(module):
+            raise UnknownConstructError(
+                "expected module:name of a public function in a module that the operator lists "
+                "(ECHELON_PYTHON_MODULES), got another"
+            )
+        return construct_from_callable(construct_id, target, self.folder)
+
+    def _functions(self, module: str) -> frozenset[str]:
+        path = self.folder.joinpath(*module.split("."))
+        for source in (path / "__init__.py", path.with_name(f"{path.name}.py")):
+            if source.is_file() and source.resolve().is_relative_to(self.folder.resolve()):
+                try:
+                    tree = ast.parse(source.read_bytes())
+                except (SyntaxError, ValueError) as error:
+                    raise ConstructFilesError(
+                        f"expected Python in {source}, got: {error}"
+                    ) from error
+                kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+                return frozenset(one.name for one in tree.body if isinstance(one, kinds))
+        return frozenset()
+
+
+NO_MODULES = ListedModules(folder=Path(), names=frozenset())

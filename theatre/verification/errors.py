@@ -17,6 +17,10 @@ class RepositoryError(VerificationError):
     code = "repository-unreadable"
 
 
+class RepositoryMissingError(RepositoryError):
+    """There is no folder where a local clone should be."""
+
+
 class NoRecordError(VerificationError):
     """What was given has not the form of a ground-truth record."""
 
@@ -45,9 +49,3 @@ class NoVerificationError(VerificationError):
     """What was given is no verification of summaries, nor a certificate: it is something else."""
 
     code = "no-verification"
-
-
-class NotComparableError(VerificationError):
-    """Runs were not committed to the same ground truth, scorers and terms."""
-
-    code = "not-comparable"

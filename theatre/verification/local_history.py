@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from theatre.verification.errors import RepositoryError
+from theatre.verification.errors import RepositoryError, RepositoryMissingError
 from theatre.verification.records import MAX_DIFF_BYTES, GroundTruthRecord, decode, make_record
 
 # Runs git on a local clone: read only, without network, whatever is configured there.
@@ -175,7 +175,7 @@ class Selection:
 def clone_folder(repository: str) -> Path:
     """Return the folder that a path or a `file://` URL names.
 
-    Raises RepositoryError where there is no such folder.
+    Raises RepositoryMissingError where there is no such folder.
     """
     parts = urlsplit(repository)
     if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
@@ -183,7 +183,7 @@ def clone_folder(repository: str) -> Path:
     else:
         folder = Path(repository)
     if not folder.is_dir():
-        raise RepositoryError(
+        raise RepositoryMissingError(
             f"expected the folder of a local clone, got {repository:.200}: there is none"
         )
     return folder

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.comparison import find_differences
 from theatre.engine.models import GroundTruthEpisode
 from theatre.engine.scoring.provider import ABSENT, at_path
 from theatre.verification.errors import NoRecordError, NoVerificationError
 from theatre.verification.judge.scorer import SCORER
-from theatre.verification.records import find_differences, make_episode, read_record
+from theatre.verification.records import make_episode, read_record
 from theatre.verification.scoring_providers import LEXICAL, ScoringProvider, judged_scoring
 from theatre.verification.template import (
     CRITERIA,

@@ -6,14 +6,14 @@ Source: docs/requirements.md R75.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import ClockError
 from theatre.verification.change_facts import (
@@ -269,25 +269,6 @@ def make_episode(record: GroundTruthRecord) -> JsonObject:
 def dataset_lines(records: Iterable[GroundTruthRecord]) -> bytes:
     """Return the dataset as canonical JSONL."""
     return b"".join(canonical_line(make_episode(record)) for record in records)
-
-
-# Where two JSON documents differ.
-
-
-def find_differences(one: JsonValue, other: JsonValue, at: str = "") -> Iterator[str]:
-    """Yield the dotted paths at which two documents are not the same, in the first one's order."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for name in dict.fromkeys([*one, *other]):
-            below = f"{at}.{name}" if at else name
-            if name in one and name in other:
-                yield from find_differences(one[name], other[name], below)
-            else:
-                yield below
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for place, (ours, theirs) in enumerate(zip(one, other, strict=True)):
-            yield from find_differences(ours, theirs, f"{at}.{place}")
-    elif one != other:
-        yield at
 
 
 # The form of a ground-truth record, to validate uploaded and stored ones.

@@ -64,6 +64,7 @@ def open_keys(settings: Settings, *, at: datetime) -> IssuerKeys:
     if not named and settings.mode == "embedded":
         home = TrustHome(settings.home / "trust")
         trust = home.open(issuer=settings.issuer, at=at)
+        _require_signing(trust)
         return IssuerKeys(trust=trust, signer=home.signer(trust), sign_log=home.log_signer(trust))
     missing = [variable(one) for one in ("trust", "issuer_key", "log_key") if one not in named]
     if missing:
@@ -81,11 +82,7 @@ def _named_keys(path: Path, issuer_uri: str, log_uri: str) -> IssuerKeys:
     except (OSError, MalformedError) as error:
         raise SettingsError(f"expected trust.json in ECHELON_TRUST, got: {error}") from error
     log_key = SSlibKey.from_crypto(Ed25519PublicKey.from_public_bytes(trust.log.public))
-    if trust.keys[-1].revoked_index is not None:
-        raise SettingsError(
-            f"expected in ECHELON_TRUST a last key that may sign, got {trust.keys[-1].key.kid}, "
-            "which is revoked: add a new one"
-        )
+    _require_signing(trust)
     signer = _open_signer("issuer_key", issuer_uri, trust.keys[-1].key.verifier)
     log_signer = _open_signer("log_key", log_uri, log_key)
 
@@ -93,6 +90,14 @@ def _named_keys(path: Path, issuer_uri: str, log_uri: str) -> IssuerKeys:
         return bytes.fromhex(log_signer.sign(message).signature)
 
     return IssuerKeys(trust=trust, signer=signer, sign_log=sign_log)
+
+
+def _require_signing(trust: Trust) -> None:
+    if trust.keys[-1].revoked_index is not None:
+        raise SettingsError(
+            f"expected in trust.json a last key that may sign, got {trust.keys[-1].key.kid}, which "
+            "is revoked: `echelon key trust FOLDER --issuer NAME --rotate` makes a new one"
+        )
 
 
 def _open_signer(setting: str, uri: str, public: Key) -> Signer:

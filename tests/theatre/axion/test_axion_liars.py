@@ -21,7 +21,7 @@ from tests.theatre.axion.axion_theatres import FIXTURES, template_of
 from theatre.axion.harness.theatre_runner import play
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.coin import COIN_BYTES, Coin, Draws
-from theatre.scorers.computations.paired_answers import mean_difference
+from theatre.engine.scoring.differences import mean_difference
 
 pytestmark = pytest.mark.untraced
 

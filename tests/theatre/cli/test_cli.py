@@ -299,7 +299,7 @@ FAILURES: Mapping[str, tuple[tuple[str, ...], int, str]] = {
     "commit: data missing": (("theatre", "commit", "missing.json"), 5, "dataset-invalid"),
     "commit: data changed": (("theatre", "commit", "changed.json"), 5, "dataset-mismatch"),
     "check: empty folder": (("check", "empty"), 5, "bundle-invalid"),
-    "check: nothing there": (("check", "none"), 5, "bundle-invalid"),
+    "check: nothing there": (("check", "none"), 3, "not-found"),
     "gate: no YAML": (("gate", "bad.yaml"), 5, "expertise-invalid"),
     "gate: another shape": (("gate", "odd.yaml"), 5, "expertise-invalid"),
     "gate: no such day": (("gate", "date.yaml"), 5, "expertise-invalid"),

@@ -32,7 +32,7 @@ FAULTS = {
 }
 TABLE = {
     ExitCode.FAILURE: FAULTS,
-    ExitCode.NOT_FOUND: {"NotFoundError", "UnknownConstructError"},
+    ExitCode.NOT_FOUND: {"NotFoundError", "UnknownConstructError", "RepositoryMissingError"},
     ExitCode.INVALID: {
         "AddressNotAllowedError",
         "AlreadySealedError",
@@ -53,6 +53,7 @@ TABLE = {
         "NoRecordError",
         "NoVerificationError",
         "NotComparableError",
+        "PathNotUtf8Error",
         "NotReproducibleError",
         "OutboundPolicyError",
         "OutboundRefusedError",

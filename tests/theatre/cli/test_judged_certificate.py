@@ -23,10 +23,7 @@ from tests.theatre.verification.verify_command import COMMITS, REFUSING, write_o
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.verification.certificate import SCHEMA
-from theatre.verification.comparison.sealed_runs import (
-    measure_confidence_discipline,
-    read_sealed_run,
-)
+from theatre.verification.confidence_discipline import read_confidence_discipline
 from theatre.verification.scoring_providers import find_origins
 
 pytestmark = pytest.mark.untraced
@@ -87,8 +84,9 @@ def certificate_file(run: Judged) -> Path:
 
 
 def discipline_of(run: Judged) -> dict[str, Any]:
-    found: dict[str, Any] = measure_confidence_discipline(read_sealed_run(run.bundle))
-    return found
+    found = read_confidence_discipline(run.bundle)
+    assert found is not None
+    return dict(found)
 
 
 def test_passes_are_committed_and_averaged_and_their_spread_is_published(run: Judged) -> None:

@@ -67,11 +67,11 @@ def test_time_to_go_counts_only_what_this_process_has_done(watch: Watch) -> None
     assert line.text(answered(92, total=100)).endswith("ETA 0:16")
 
 
-def test_long_times_to_go_are_in_minutes_and_seconds(watch: Watch) -> None:
+def test_long_times_to_go_are_in_hours_minutes_and_seconds(watch: Watch) -> None:
     line = begun(watch, total=1000)
     watch.seconds += 9
     line.update(answered(1, total=1000))
-    assert line.text(answered(1, total=1000)).endswith("ETA 149:51")
+    assert line.text(answered(1, total=1000)).endswith("ETA 2:29:51")
 
 
 def test_a_dataset_without_episodes_divides_by_nothing(watch: Watch) -> None:

@@ -20,8 +20,9 @@ from tests.theatre.verification.compared_runs import (
     small_history,
 )
 from theatre.engine.canonical_json import parse_object
-from theatre.verification.comparison.compare import compare_bundles
-from theatre.verification.errors import NotComparableError, NoVerificationError
+from theatre.engine.comparison import compare_bundles
+from theatre.engine.errors import NotComparableError
+from theatre.verification.confidence_discipline import read_confidence_discipline
 
 pytestmark = pytest.mark.untraced
 
@@ -47,6 +48,8 @@ def comparison(bundles: dict[str, Path]) -> dict[str, Any]:
 
 def told_of(bundles: Sequence[Path]) -> dict[str, Any]:
     found: dict[str, Any] = compare_bundles(bundles)
+    for run, bundle in zip(found["runs"].values(), bundles, strict=True):
+        run["confidence_discipline"] = read_confidence_discipline(bundle)
     return found
 
 
@@ -72,7 +75,8 @@ def test_a_difference_is_the_mean_over_the_changes_that_count_for_both(
                 if one["scores"][criterion] is not None and two["scores"][criterion] is not None
             ]
             found = pair["measures"][criterion]
-            assert (found["changes"], found["left_out"]) == (len(both), COMMITS - len(both))
+            assert found["counted"] == {"first": len(both), "second": len(both)}
+            assert sum(found["left_out"].values()) == COMMITS - len(both)
             mean = float(sum(one - two for one, two in both) / len(both))
             assert found["difference"]["value"] == pytest.approx(mean, abs=1e-9)
             assert found["difference"]["low"] < mean < found["difference"]["high"]
@@ -94,7 +98,9 @@ def test_a_failed_change_counts_zero_and_a_declined_one_is_left_out(
     comparison: dict[str, Any],
 ) -> None:
     found = pair_of(comparison, "right", "declining")["precision"]
-    assert (found["changes"], found["left_out"]) == (COMMITS - DECLINED, DECLINED)
+    assert found["counted"]["first"] == COMMITS - DECLINED
+    assert found["left_out"] == {"first": 0, "second": DECLINED, "both": 0}
+    assert found["failed"] == {"first": 0, "second": 1}
     assert found["difference"]["value"] == pytest.approx(1 / (COMMITS - DECLINED), abs=1e-9)
     counts = (found["test"]["only_first"], found["test"]["only_second"])
     assert counts == (1, 0)
@@ -104,7 +110,7 @@ def test_nobody_rises_by_declining_what_is_hard(comparison: dict[str, Any]) -> N
     right, declining = (comparison["runs"][name]["scores"] for name in ("right", "declining"))
     places = comparison["ranking"]["recall"]
     assert declining["recall"] > right["recall"]
-    assert places["changes"] == COMMITS - DECLINED
+    assert places["episodes"] == COMMITS - DECLINED
     assert places["runs"]["declining"]["rank"] >= places["runs"]["right"]["rank"]
 
 
@@ -195,7 +201,7 @@ def test_other_terms_are_refused_and_named(
 def test_other_ground_truth_is_refused(home: Compared, bundles: dict[str, Path]) -> None:
     home.ingest("fewer", "--limit", str(COMMITS - 1))
     other = home.verify("curt", data="fewer")
-    with pytest.raises(NotComparableError, match=r"same ground truth.*dataset_hashes"):
+    with pytest.raises(NotComparableError, match=r"same dataset.*dataset_hashes"):
         compare_bundles([bundles["right"], other])
 
 
@@ -209,10 +215,8 @@ def test_a_run_is_not_compared_with_itself_and_one_alone_with_nobody(
         compare_bundles([bundles["right"]])
 
 
-def test_a_bundle_of_another_theatre_is_no_verification(
-    bundles: dict[str, Path], tmp_path: Path
-) -> None:
-    with pytest.raises(NoVerificationError):
+def test_a_bundle_of_another_dataset_is_refused(bundles: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(NotComparableError, match=r"dataset_hashes.* more$"):
         compare_bundles([bundles["right"], every_ending(tmp_path).bundle])
 
 
@@ -227,13 +231,13 @@ def test_the_command_prints_draws_and_takes_theatre_ids(
     assert "no certificate" in shown.stdout
     assert "rank by words" in shown.stdout
     assert "  precision: share of claims whose words occur in the change\n" in shown.stdout
-    assert "the words of the diff scored: a higher mean makes no better oracle" in shown.stdout
+    assert "words were scored: a higher mean makes no better construct" in shown.stdout
     picture = ET.parse(tmp_path / "plots" / "differences.svg")  # noqa: S314  # our own picture
     words = " ".join("".join(one.itertext()) for one in picture.iter(f"{SVG}text"))
-    for expected in ("composite", "reply_accuracy", "right minus half", f"+0.500 ({COMMITS} of"):
+    for expected in ("composite", "reply_accuracy", "right minus half", f"+0.500 (n = {COMMITS})"):
         assert expected in words.replace("  ", " ")
     told = home.echelon("compare", *ids, "--json")
-    assert told.document == compare_bundles([bundles["right"], bundles["half"]])
+    assert told.document == told_of([bundles["right"], bundles["half"]])
 
 
 def test_the_command_refuses_a_bundle_whose_check_fails(

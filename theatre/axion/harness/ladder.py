@@ -20,7 +20,7 @@ from theatre.axion.harness.report import entropy_curve, rate
 from theatre.axion.harness.runner import SuitePlan, run_agent
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.probe_engine import PASS
-from theatre.scorers.computations.paired_answers import auroc
+from theatre.engine.scoring.differences import auroc
 
 Record = Mapping[str, Any]
 

@@ -13,7 +13,7 @@ from theatre.axion.harness.runner import AgentRun, SuitePlan
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS
 from theatre.engine.scoring.arithmetic import wilson_interval
-from theatre.scorers.computations.paired_answers import auroc, mcnemar, mean_difference
+from theatre.engine.scoring.differences import auroc, mcnemar, mean_difference
 
 # Shares with their intervals.
 

@@ -19,7 +19,7 @@ from theatre.cli.adversaries.rehearsal import (
     make_leak,
 )
 from theatre.cli.connections import header_option
-from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
+from theatre.cli.exits import CommandEndedError, ExitCode, NamedPath, json_option, print_document
 from theatre.cli.progress import ProgressLine
 from theatre.cli.tables import format_number, print_table
 from theatre.cli.template_files import read_template, require_runnable, template_argument
@@ -77,7 +77,7 @@ class Trial:
 @template_argument
 @click.option(
     "--data",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=NamedPath(file_okay=False),
     help="A folder with the ground truth, looked into first.",
 )
 @header_option

@@ -9,7 +9,7 @@ from theatre.debate.episodes.fault_scorer import Finding, Gold, findings_in, gol
 from theatre.debate.episodes.pairs import NO_PARAMS, Line, lines_of
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Computation, ScorerKind
-from theatre.scorers.computations.paired_answers import Tally, share_of_pairs
+from theatre.engine.scoring.differences import Tally, share_of_pairs
 
 
 def compute(lines: Iterable[bytes], _params: JsonObject) -> JsonObject:

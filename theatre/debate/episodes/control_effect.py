@@ -16,7 +16,7 @@ from theatre.debate.evaluators.raudit import Transitions
 from theatre.debate.evaluators.results import rate
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Computation, ScorerKind
-from theatre.scorers.computations.paired_answers import Tally, mean_difference, share_of_pairs
+from theatre.engine.scoring.differences import Tally, mean_difference, share_of_pairs
 
 
 def compute(lines: Iterable[bytes], _params: JsonObject) -> JsonObject:

@@ -12,7 +12,7 @@ from theatre.debate.episodes.pairs import NO_PARAMS, lines_of
 from theatre.debate.models import DIRECTION
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Computation, ScorerKind
-from theatre.scorers.computations.paired_answers import Tally, share_of_pairs
+from theatre.engine.scoring.differences import Tally, share_of_pairs
 
 NONE = "none"
 

@@ -35,7 +35,8 @@ def _endpoint_form(subject: Subject) -> Iterator[Finding]:
         if form is None or not endpoint or _REGISTERED.fullmatch(endpoint):
             continue
         wording, fits, on_this_machine_only = form
-        if on_this_machine_only and subject.from_api:
+        # Over HTTP the rule of python adapters says which callable can be named.
+        if on_this_machine_only and subject.from_api and adapter != "python":
             yield pointer, phrase("expected construct:<id>, got ", Quoted(endpoint))
         elif not fits(endpoint):
             yield (
@@ -45,8 +46,20 @@ def _endpoint_form(subject: Subject) -> Iterator[Finding]:
 
 
 def _python_adapter_local(subject: Subject) -> Iterator[Finding]:
+    """Over HTTP a python adapter names a module that the operator lists, exactly so."""
+    config = subject.config
+    own = config.construct_endpoints
     for pointer in _adapters(subject, "python") if subject.from_api else ():
-        yield pointer, "expected http, or local with a registered construct; got python"
+        at = next(
+            (one.endpoint for name, one in own.items() if pointer == _own_adapter(name)),
+            config.adapter_endpoint or "",
+        )
+        if not _CALLABLE.fullmatch(at) or at.partition(":")[0] not in subject.python_modules:
+            wanted = "python with module:name of a module that the operator lists"
+            yield (
+                pointer,
+                f"expected http, local with a registered construct, or {wanted}; got other python",
+            )
 
 
 def _endpoints(subject: Subject) -> Iterator[tuple[str, str, str]]:
@@ -66,7 +79,11 @@ def _adapters(subject: Subject, wanted: str) -> Iterator[str]:
         yield json_pointer(_CONFIG, "adapter_type")
     for construct, own in subject.config.construct_endpoints.items():
         if own.adapter_type == wanted:
-            yield json_pointer(_CONFIG, "construct_endpoints", construct, "adapter_type")
+            yield _own_adapter(construct)
+
+
+def _own_adapter(construct: str) -> str:
+    return json_pointer(_CONFIG, "construct_endpoints", construct, "adapter_type")
 
 
 def _is_web_address(endpoint: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -64,7 +64,7 @@ class Subject:
     Of a document that its schema refuses `template` is what fits. `values` has every value of the
     document with its path. `version` is the one that it is read as. `certificate_run` asks for the
     rules of a run that issues a certificate, `from_api` for those of a document that did not come
-    from the machine it will run on.
+    from the machine it will run on; `python_modules` are those that such a document may name.
     """
 
     document: JsonObject
@@ -75,6 +75,7 @@ class Subject:
     registry: SchemaRegistry
     certificate_run: bool
     from_api: bool
+    python_modules: Collection[str] = ()
 
     @property
     def config(self) -> ProductTheatreConfig:

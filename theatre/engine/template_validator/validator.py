@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import cast
 
 from pydantic import ValidationError
@@ -73,13 +73,18 @@ class TemplateValidator:
         self._registry = SchemaRegistry()
 
     def validate(
-        self, document: JsonObject, *, certificate_run: bool = True, from_api: bool = False
+        self,
+        document: JsonObject,
+        *,
+        certificate_run: bool = True,
+        from_api: bool = False,
+        python_modules: Collection[str] = (),
     ) -> ValidationReport:
         """Return every violation and warning of `document`; never raises for what it holds.
 
         `certificate_run` refuses a mock adapter (else it is a warning); `from_api` refuses what
-        only the machine's own user may write: absolute paths, argument lists, `python` adapters,
-        scorers that ask a judge.
+        only the machine's own user may write: absolute paths, argument lists, scorers that ask a
+        judge, and `python` adapters but of `python_modules`, which the operator lists.
         A document of an unknown version has that one error: the rest would be guesses.
         """
         # Total: what comes in may be any JSON, whatever the type says.
@@ -102,6 +107,7 @@ class TemplateValidator:
             registry=self._registry,
             certificate_run=certificate_run,
             from_api=from_api,
+            python_modules=python_modules,
         )
         errors = found + _find_broken(subject, "error")
         report = _discreet if any(error.rule == _CREDENTIALS for error in errors) else _sort

@@ -11,15 +11,15 @@ from typing import Any, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.models import Computation, ScorerKind
-from theatre.engine.scoring.provider import Absent, answered_at
-from theatre.scorers.agreement import PATH, closed_schema
-from theatre.scorers.computations.paired_answers import (
+from theatre.engine.scoring.differences import (
     Tally,
     auroc,
     mcnemar,
     mean_difference,
     share_of_pairs,
 )
+from theatre.engine.scoring.provider import Absent, answered_at
+from theatre.scorers.agreement import PATH, closed_schema
 
 _Hops: TypeAlias = Mapping[str, JsonObject]
 _Verdicts: TypeAlias = Mapping[str, tuple[bool | None, bool | None]]

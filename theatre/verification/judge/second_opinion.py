@@ -22,8 +22,8 @@ from theatre.engine.models import (
 )
 from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
 from theatre.engine.scoring.arithmetic import NANO, rounded_number
+from theatre.engine.scoring.differences import mean_difference
 from theatre.judging.messages import answered_by
-from theatre.scorers.computations.paired_answers import mean_difference
 from theatre.verification.judge.scorer import SCORER, pass_scores
 from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from theatre.engine.scoring.arithmetic import wilson_interval
-from theatre.scorers.computations.paired_answers import Tally, mean_difference, share_of_pairs
+from theatre.engine.scoring.differences import Tally, mean_difference, share_of_pairs
 
 
 def alone(hits: int, pairs: int) -> dict[str, Tally]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.schema_registry import SchemaRegistry
-from theatre.scorers.computations.paired_answers import auroc, mcnemar, mean_difference
+from theatre.engine.scoring.differences import auroc, mcnemar, mean_difference
 from theatre.scorers.computations.paired_separation import COMPUTATION
 
 PARAMS: JsonObject = {

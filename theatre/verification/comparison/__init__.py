@@ -1,1 +1,0 @@
-"""Several oracles on the same ground truth: their differences, change by change."""
