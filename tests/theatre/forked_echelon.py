@@ -37,10 +37,10 @@ import aiohttp
 import numpy.random
 
 import theatre.cli
-import theatre.cli.checking
+import theatre.api.checks
 import theatre.cli.debate_group
 import theatre.cli.gate_command
-import theatre.cli.http_adapters
+import theatre.api.http_adapters
 import theatre.cli.run_command
 import theatre.cli.show_command
 import theatre.cli.validate_command

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
+from theatre.api.commitments import find_closed_folders
+from theatre.api.workspace import Workspace, utc_now
 from theatre.cli.certificate_report import describe_isolation
-from theatre.cli.committing import find_closed_folders
 from theatre.cli.exits import json_option, print_document
 from theatre.cli.tables import print_table
-from theatre.cli.workspace import Workspace, utc_now
 from theatre.construct_kit.http_server import LOOPBACK, serve_construct
 from theatre.construct_kit.loading import load_construct
 from theatre.construct_kit.stdio_server import answer_lines, claim_stdio
@@ -112,7 +112,7 @@ def record(construct_id: str, version: str | None, *, as_json: bool) -> None:
     `echelon monitor` shows it of anybody's log.
     """
     # A construct that is served starts without what a log needs.
-    from theatre.cli.issuer_log import issuer_home, read_record  # noqa: PLC0415
+    from theatre.api.issuer_log import issuer_home, read_record  # noqa: PLC0415
     from theatre.transparency.record import LogRecord  # noqa: PLC0415
 
     home = issuer_home()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TextIO
 
 import click
 
+from theatre.api.errors import InterruptedRunError, UsageError
 from theatre.debate import errors as debate_errors
 from theatre.engine import errors
-from theatre.engine.errors import NotFoundError
 from theatre.judging import JudgeUnavailableError
 from theatre.oracles import errors as oracle_errors
 from theatre.transparency import errors as transparency_errors
@@ -46,6 +46,19 @@ def warn(line: str) -> None:
     """Print one line on stderr; that no one reads it ends nothing that is under way."""
     with contextlib.suppress(OSError):
         echo(f"warning: {line}", err=True)
+
+
+class NoticeLines(logging.Handler):
+    """Prints on stderr what the rooms below have to say: `theatre.api` itself prints nothing."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one line; a warning says that it is one."""
+        text = record.getMessage()
+        if record.levelno >= logging.WARNING:
+            warn(text)
+        else:
+            with contextlib.suppress(OSError):
+                echo(text, err=True)
 
 
 def printable(text: str) -> str:
@@ -81,22 +94,10 @@ class CommandEndedError(Exception):
         self.code = code
 
 
-class InterruptedRunError(errors.TheatreError):
-    """A run was stopped from outside; the recorded answers are kept."""
-
-    code = "interrupted"
-
-    def __init__(self, theatre_id: str, recorded: int) -> None:
-        """Say how to go on."""
-        super().__init__(
-            f"stopped with {recorded} episodes recorded; go on with: "
-            f"echelon theatre run {theatre_id}"
-        )
-
-
 EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     # A named thing does not exist (an unknown construct, too).
     (errors.NotFoundError, ExitCode.NOT_FOUND),
+    (UsageError, ExitCode.USAGE),
     # The input cannot be accepted: the user must change it.
     (errors.ParseError, ExitCode.INVALID),
     (errors.CanonicalisationError, ExitCode.INVALID),
@@ -272,16 +273,3 @@ def _explained(error: ModuleNotFoundError) -> errors.TheatreError | None:
     found = (extra for extra, modules in MODULES_BY_EXTRA.items() if name in modules)
     extra = next(found, None)
     return None if extra is None else MissingExtraError(extra)
-
-
-# Files that the user names on the command line.
-
-
-def read_file(path: Path, *, what: str) -> bytes:
-    """Return the bytes of `path`; NotFoundError where no file of that name is."""
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFoundError(f"expected {what} at {path}, got no such file") from error
-    except IsADirectoryError as error:
-        raise NotFoundError(f"expected {what} at {path}, got a folder") from error

@@ -10,7 +10,8 @@ from typing import Any
 import click
 import yaml
 
-from theatre.cli.exits import json_option, print_document, read_file
+from theatre.api.named_files import read_file
+from theatre.cli.exits import json_option, print_document
 from theatre.cli.tables import print_table
 from theatre.engine.constraint_gate import gate_expertise
 from theatre.engine.errors import ExpertiseError

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
-from theatre.cli.exits import read_file
-from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_object
+from theatre.api.named_files import read_file
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, canonical_bytes, parse_object
 from theatre.engine.errors import InvalidTemplateError
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
 from theatre.engine.templates import TemplateView, product_template
 from theatre.scorers import load_scorers
 
-# The argument of commands that take a template file.
-
-
-template_argument = click.argument("template", type=click.Path(path_type=Path))
-
 
 def read_template(path: Path) -> JsonObject:
     """Parse a template file strictly; NotFoundError where there is none."""
     return parse_object(read_file(path, what="a template file"), max_depth=MAX_INPUT_DEPTH)
+
+
+def open_template(template: str | Path | Mapping[str, object]) -> tuple[JsonObject, Path]:
+    """Return a template and the folder in which its data paths begin: its own, or this one.
+
+    A document is taken through the strict parser, too. Errors as `read_template`, and
+    CanonicalisationError for a document that is no JSON.
+    """
+    if isinstance(template, Mapping):
+        return parse_object(canonical_bytes({**template}), max_depth=MAX_INPUT_DEPTH), Path.cwd()
+    path = Path(template)
+    return read_template(path), path.parent
 
 
 def validate_template(document: JsonObject, *, certificate_run: bool = True) -> ValidationReport:
