@@ -45,27 +45,25 @@ def read_scores(document: Mapping[str, Any]) -> dict[str, Score]:
 
     The composite goes by the name `composite`.
     """
-    counts = {
-        name: one["scored"] + one["missing"] for name, one in document["score_counts"].items()
-    }
+    counts = {**document["score_counts"]}
     of_run = document["episode_counts"]
-    counts[_COMPOSITE] = of_run["scored"] + of_run["missing"]
+    counts[_COMPOSITE] = {
+        "scored": of_run["scored"],
+        "missing": of_run["timeout"] + of_run["error"],
+    }
     # A rehearsal's report has the composite among the scores.
     values = {**document["scores"]}
     values.setdefault(_COMPOSITE, document.get(_COMPOSITE))
     scores = {}
     for name, value in values.items():
-        interval, one = (
-            document["score_intervals"][name],
-            document["score_counts"].get(name, of_run),
-        )
+        interval, count = document["score_intervals"][name], counts[name]
         scores["composite" if name == _COMPOSITE else name] = Score(
             value=value,
             low=interval["low"],
             high=interval["high"],
             method=interval["method"],
-            n=counts[name],
-            missing=one["missing"],
+            n=count["scored"] + count["missing"],
+            missing=count["missing"],
         )
     return scores
 

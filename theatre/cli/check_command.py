@@ -7,7 +7,6 @@ from typing import Literal
 
 import click
 
-from theatre.api import functions
 from theatre.api.errors import VerdictError, require_verdict
 from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
 
@@ -75,7 +74,8 @@ def check(
     With --trust, hold the proofs next to it to the issuer's keys and log; what your own key signed
     needs no file.
     """
-    from theatre.cli import check_report  # noqa: PLC0415 - --help is quick
+    from theatre.api import functions  # noqa: PLC0415 - --help is quick
+    from theatre.cli import check_report  # noqa: PLC0415 - the same
 
     report = functions.check(
         bundle,

@@ -12,7 +12,7 @@ from typing import TextIO
 
 import click
 
-from theatre.api.errors import InterruptedRunError, UsageError
+from theatre.api.errors import InterruptedRunError, UsageError, VerdictError
 from theatre.debate import errors as debate_errors
 from theatre.engine import errors
 from theatre.judging import JudgeUnavailableError
@@ -98,6 +98,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     # A named thing does not exist (an unknown construct, too).
     (errors.NotFoundError, ExitCode.NOT_FOUND),
     (UsageError, ExitCode.USAGE),
+    (VerdictError, ExitCode.LESSER_VERDICT),
     # The input cannot be accepted: the user must change it.
     (errors.ParseError, ExitCode.INVALID),
     (errors.CanonicalisationError, ExitCode.INVALID),

@@ -33,6 +33,8 @@ FAULTS = {
 }
 TABLE = {
     ExitCode.FAILURE: FAULTS,
+    ExitCode.USAGE: {"UsageError"},
+    ExitCode.LESSER_VERDICT: {"VerdictError"},
     ExitCode.NOT_FOUND: {"NotFoundError", "UnknownConstructError"},
     ExitCode.INVALID: {
         "AddressNotAllowedError",
