@@ -49,7 +49,7 @@ def find_callable(function: Callable[..., object]) -> tuple[str, Path]:
     UsageError for one that no import would find again.
     """
     name = getattr(function, "__qualname__", type(function).__qualname__)
-    file = inspect.getsourcefile(inspect.unwrap(function)) if inspect.isroutine(function) else None
+    file = inspect.getsourcefile(function) if inspect.isfunction(function) else None
     if file is None or not name.isidentifier():
         raise UsageError(
             f"expected a function at the top of a module, which another process can import, got "

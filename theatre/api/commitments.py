@@ -190,7 +190,12 @@ async def _commit(
         reproduces=None if revealed is None else revealed.bundle_hash,
     )
     store = workspace.store
-    store.create_folder(theatre.theatre_id, document, template_folder=template_folder)
+    store.create_folder(
+        theatre.theatre_id,
+        document,
+        template_folder=template_folder,
+        code_folder=workspace.code_folder,
+    )
     with store.hold(theatre.theatre_id) as held:
         for path, source in {} if revealed is None else revealed.datasets().items():
             (held.data / path).parent.mkdir(parents=True, exist_ok=True)

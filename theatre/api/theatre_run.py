@@ -127,6 +127,7 @@ async def run_theatre(
     """
     with workspace.store.hold(theatre_id) as held:
         template = product_template(held.theatre.template)
+        workspace = replace(workspace, code_folder=held.code_folder)
         is_logged = options.on_rehearsed is None and held.theatre.commitment.reproduces is None
         now = utc_now()
         if await end_overdue(held, now):
