@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from theatre.api.declared_scorers import scorer
     from theatre.api.errors import InterruptedRunError, UsageError, VerdictError
-    from theatre.api.functions import check, run, validate
+    from theatre.api.functions import check, pin, run, validate
     from theatre.api.results import Certificate, Episode, Run, Score, Validation
     from theatre.construct_kit import Refusal, construct
     from theatre.engine.bundle_check import CheckReport
@@ -33,6 +33,7 @@ _PLACES = {
     "VerdictError": "theatre.api.errors",
     "check": "theatre.api.functions",
     "construct": "theatre.construct_kit",
+    "pin": "theatre.api.functions",
     "run": "theatre.api.functions",
     "scorer": "theatre.api.declared_scorers",
     "validate": "theatre.api.functions",
@@ -55,6 +56,7 @@ __all__ = [
     "VerdictError",
     "check",
     "construct",
+    "pin",
     "run",
     "scorer",
     "validate",

@@ -1,4 +1,4 @@
-"""`run`, `check` and `validate`, as `from theatre import …` has them.
+"""`run`, `pin`, `check` and `validate`, as `from theatre import …` has them.
 
 They import what does the work when they are called: who has imported them has waited for nothing.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from theatre.api.errors import Requirement, UsageError, require_verdict
 from theatre.api.results import Run, Validation
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -32,14 +33,14 @@ def run(
 ) -> Run:
     """Run a template to its certificate, and return what came of it.
 
-    `template` is a file, a document whose data paths begin in the current folder, or the id of a
-    theatre. What is unfinished goes on where it stopped, unless `new`. `store` is the folder for
-    theatres, in place of ECHELON_HOME. `construct` is a callable at the top of a module, to be run
-    in place of what the template names: it is copied, hashed, isolated and called as the adapter
-    `python` does, and its version is committed. `on_progress` gets what was done and how much
-    there is. `rehearsal` keeps nothing, logs nothing and certifies nothing. `concurrency` calls
-    come at most at a time, where the template commits to more. `headers_env` are request headers
-    and the variables that hold their values.
+    `template` is a file, of a template or a draft, a document whose data paths begin in the current
+    folder, or the id of a theatre. What is unfinished goes on where it stopped, unless `new`.
+    `store` is the folder for theatres, in place of ECHELON_HOME. `construct` is a callable at the
+    top of a module, to be run in place of what the template names: its module is copied, hashed,
+    isolated and called as the adapter `python` does, and its version is committed. `on_progress`
+    gets what was done and how much there is. `rehearsal` keeps nothing, logs nothing and certifies
+    nothing. `concurrency` calls come at most at a time, where the template commits to more.
+    `headers_env` are request headers and the variables that hold their values.
 
     What a run comes to is in its result: look at `outcome`. Raises TheatreError for what did not
     get so far: InvalidTemplateError, NotFoundError, UsageError, DatasetError,
@@ -75,6 +76,23 @@ def run(
     view = workspace.store.view(theatre_id)
     roots = workspace.datasets_for(view.template_folder)
     return Run.settled(runs.run_report(view), lambda: read_run(recorded_run(view, roots)))
+
+
+def pin(draft: str | Path | Mapping[str, object]) -> JsonObject:
+    """Return the full template of a draft, with each hash and version as the files give them now.
+
+    `draft` is a file, or a document whose paths begin in the current folder. Nothing is written.
+    Raises DraftError, with everything that is wrong, NotFoundError and ParseError, and UsageError
+    for a template: that one is pinned already.
+    """
+    from theatre.api.draft_files import pin_file
+    from theatre.api.template_files import as_written
+    from theatre.api.workspace import Workspace
+
+    written, path = as_written(draft)
+    if not written.is_draft:
+        raise UsageError(f"expected a draft, got the template {path}: it is pinned already")
+    return pin_file(path, Workspace.from_environment(), written.document)
 
 
 def check(
@@ -116,15 +134,15 @@ def check(
 
 
 def validate(template: str | Path | Mapping[str, object], *, rehearsal: bool = False) -> Validation:
-    """Check a template file, or a document whose data begin in this folder, against every rule.
+    """Check a draft or a template against every rule, and look at its data and constructs.
 
-    With `rehearsal` as one that is not to be certified. Raises NotFoundError where there is no such
-    file and ParseError for what is no strict JSON; what breaks a rule is in the result.
+    It is a file, or a document whose data begin in the current folder. With `rehearsal` it is taken
+    as one that is not to be certified. Raises NotFoundError where there is no such file and
+    ParseError for what is no strict JSON or YAML; what breaks a rule is in the result.
     """
-    from theatre.api.template_files import open_template
-    from theatre.api.validation import validate_with_data
+    from theatre.api.template_files import as_written
+    from theatre.api.validation import validate_written
     from theatre.api.workspace import Workspace
 
-    document, folder = open_template(template)
-    workspace = Workspace.from_environment()
-    return validate_with_data(document, folder, workspace, rehearsal=rehearsal)
+    written, path = as_written(template)
+    return validate_written(written, path, Workspace.from_environment(), rehearsal=rehearsal)

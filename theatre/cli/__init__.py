@@ -43,13 +43,20 @@ COMMANDS = {
         "theatre.cli.verification_ground_truth:ingest",
         "Keep a repository's changes as ground truth.",
     ),
+    "init": ("theatre.cli.init_command:init", "Write a construct, a draft and data to start with."),
     "inspect": ("theatre.cli.inspect_command:inspect", "Show a certificate, with intervals."),
     "log": ("theatre.cli.log_group:log", "Show, export, check and recover your log."),
     "monitor": ("theatre.cli.monitor_command:monitor", "Follow a log, and list what it owes."),
+    "pin": ("theatre.cli.pin_command:pin", "Compile a draft into the template to commit."),
     "reproduce": ("theatre.cli.reproduce_command:reproduce", "Make the run of a bundle again."),
+    "run": ("theatre.cli.run_command:run", "Run a draft, a template or a theatre."),
     "score": ("theatre.cli.score_command:score", "Score recorded answers again."),
     "theatre": ("theatre.cli:theatre_group", "Validate, commit, run and show theatres."),
     "trust": ("theatre.cli.trust_group:trust", "Show, rotate and revoke your signing keys."),
+    "validate": (
+        "theatre.cli.validate_command:validate",
+        "Check a draft or a template against every rule.",
+    ),
     "verify": ("theatre.cli.verify_command:verify", "Score change summaries against a history."),
     "witness": ("theatre.cli.witness_command:witness", "Cosign the logs of others."),
 }
@@ -78,7 +85,7 @@ THEATRE_COMMANDS = {
     "show": ("theatre.cli.show_command:show", "Show the state of a theatre and its certificate."),
     "validate": (
         "theatre.cli.validate_command:validate",
-        "Check a template against every rule.",
+        "Check a draft or a template against every rule.",
     ),
 }
 theatre_group = LazyGroup(

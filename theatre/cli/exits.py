@@ -14,6 +14,12 @@ import click
 
 from theatre.api.errors import InterruptedRunError, UsageError, VerdictError
 from theatre.debate import errors as debate_errors
+from theatre.drafts.errors import (
+    DraftError,
+    FolderTakenError,
+    OutdatedPinError,
+    TableError,
+)
 from theatre.engine import errors
 from theatre.judging import JudgeUnavailableError
 from theatre.oracles import errors as oracle_errors
@@ -103,6 +109,10 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.ParseError, ExitCode.INVALID),
     (errors.CanonicalisationError, ExitCode.INVALID),
     (errors.InvalidTemplateError, ExitCode.INVALID),
+    (DraftError, ExitCode.INVALID),
+    (TableError, ExitCode.INVALID),
+    (FolderTakenError, ExitCode.INVALID),
+    (OutdatedPinError, ExitCode.CHECK_FAILED),
     (errors.DatasetError, ExitCode.INVALID),
     (errors.CommitmentError, ExitCode.INVALID),
     (errors.CoinError, ExitCode.INVALID),

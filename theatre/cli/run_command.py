@@ -8,19 +8,25 @@ from typing import cast
 
 import click
 
+from theatre.api.draft_files import (
+    find_draft,
+    pin_file,
+    pinned_path,
+    write_pinned,
+)
 from theatre.api.rehearsal import rehearse_document, with_answers
 from theatre.api.runs import PENDING, find_or_commit_theatre, logged_report, run_to_end
-from theatre.api.template_files import read_template, require_runnable
+from theatre.api.template_files import read_template, read_written, require_runnable
 from theatre.api.theatre_run import RunOptions
 from theatre.api.workspace import Workspace
-from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
+from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
 from theatre.cli.options import header_option
 from theatre.cli.progress import ProgressLine
 from theatre.cli.reports import print_rehearsal, print_run
 
 
 @click.command()
-@click.argument("target")
+@click.argument("target", required=False)
 @click.option("--new", is_flag=True, help="Start another theatre even if one is unfinished.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.option(
@@ -48,7 +54,7 @@ from theatre.cli.reports import print_rehearsal, print_run
 @header_option
 @json_option
 def run(
-    target: str,
+    target: str | None,
     *,
     new: bool,
     quiet: bool,
@@ -59,22 +65,23 @@ def run(
     headers_env: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Run TARGET, a theatre id or a template file, to its certificate.
+    """Run TARGET to its certificate: a draft, a template file or a theatre id.
 
-    A template file is committed first, unless a theatre with the same commitment is unfinished:
-    then that one goes on where it stopped. Ctrl-C keeps every answer that is in. A run that
-    waits for human scores ends with exit code 8; the same command goes on.
+    Without TARGET it is the draft of this folder, echelon.yaml. A draft is pinned first, into the
+    template next to it. A template file is committed first, unless a theatre with the same
+    commitment is unfinished: then that one goes on where it stopped. Ctrl-C keeps every answer
+    that is in. A run that waits for human scores ends with exit code 8; the same command goes on.
     """
     workspace = Workspace.from_environment()
     options = RunOptions(
         batch_size=batch_episodes, concurrency_limit=concurrency, headers_env=headers_env
     )
     if rehearsal:
-        _rehearse(Path(target), answers, workspace, options, quiet=quiet, as_json=as_json)
+        _rehearse(Path(_named(target)), answers, workspace, options, quiet=quiet, as_json=as_json)
         return
     if answers is not None:
         raise click.UsageError("expected --answers with --rehearsal only: certificates need calls")
-    theatre_id = find_or_commit_theatre(target, workspace, new=new)
+    theatre_id = find_or_commit_theatre(_pinned(_named(target), workspace), workspace, new=new)
     run_with_progress(theatre_id, workspace, options, quiet=quiet)
     report = logged_report(workspace.store.view(theatre_id))
     if as_json:
@@ -85,6 +92,23 @@ def run(
         raise CommandEndedError(ExitCode.INCOMPLETE)
     if report["outcome"] != "certified":
         raise CommandEndedError(ExitCode.FAILURE)
+
+
+def _named(target: str | None) -> str:
+    """Return what to run: the draft of this folder unless it is named."""
+    return target or str(find_draft(Path()))
+
+
+def _pinned(target: str, workspace: Workspace) -> str:
+    """Pin `target` if it is a draft; return its template in its place, else `target`."""
+    path = Path(target)
+    written = read_written(path) if path.is_file() else None
+    if written is None or not written.is_draft:
+        return target
+    template = pinned_path(path)
+    changed = write_pinned(pin_file(path, workspace, written.document), template)
+    echo(f"pinned       {path} to {template}{'' if changed else ', as before'}", err=True)
+    return str(template)
 
 
 def _rehearse(

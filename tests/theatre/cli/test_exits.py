@@ -33,10 +33,14 @@ FAULTS = {
 }
 TABLE = {
     ExitCode.FAILURE: FAULTS,
+    ExitCode.CHECK_FAILED: {"OutdatedPinError"},
     ExitCode.USAGE: {"UsageError"},
     ExitCode.LESSER_VERDICT: {"VerdictError"},
     ExitCode.NOT_FOUND: {"NotFoundError", "UnknownConstructError"},
     ExitCode.INVALID: {
+        "FolderTakenError",
+        "TableError",
+        "DraftError",
         "AddressNotAllowedError",
         "AlreadySealedError",
         "BundleError",

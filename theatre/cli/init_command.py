@@ -1,0 +1,294 @@
+"""`echelon init`: a folder in which `echelon run` works at once."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from theatre.cli.exits import echo, is_terminal
+from theatre.drafts.compilation import nearest
+from theatre.drafts.errors import FolderTakenError
+from theatre.drafts.tables import GroundTruth, Table, ground_truth, read_table
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.schema_registry import resource_root
+
+DRAFT, DATA = "echelon.yaml", "ground_truth.jsonl"
+WORKFLOW = ".github/workflows/echelon.yml"
+DEFAULT_RECIPE = "classification"
+_OWN = "own"
+_MISSING = {
+    "judged_text": "A model judges here. `echelon run` needs `ANTHROPIC_API_KEY` and the packages "
+    'of `pip install "echelon-theatre[judge]"`. Without a key nothing is scored and no certificate '
+    "comes of it; `echelon validate echelon.yaml` works without one."
+}
+"""What a recipe needs that `init` cannot write."""
+
+_ENDING = {"python": "py", "node": "mjs"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What was asked for, by flags or in answers to questions."""
+
+    recipe: str
+    data: Path | None
+    answers: tuple[str, ...]
+    inputs: tuple[str, ...]
+    construct: str
+    url: str | None
+    version: str | None
+    command: str | None
+
+
+def recipes() -> list[str]:
+    """Return the names of the recipes that ship."""
+    folder = resource_root() / "fixtures" / "recipes"
+    return sorted(one.name for one in folder.iterdir() if one.is_dir() and one.name != _OWN)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
+@click.option("--recipe", help=f"What is measured, as an example.  [default: {DEFAULT_RECIPE}]")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="CSV, JSON Lines or a folder of files; without it 20 sample rows of the recipe.",
+)
+@click.option("--answer", "answers", multiple=True, help="The column with the right answer.")
+@click.option("--input", "inputs", multiple=True, help="A column that is asked; else all others.")
+@click.option(
+    "--construct",
+    type=click.Choice(["python", "node", "http", "command"]),
+    help="What is asked: a function, a program in Node, a service, a program.  [default: python]",
+)
+@click.option("--url", help="With --construct http: where the service is.")
+@click.option("--version", metavar="HEX", help="With --url: the version that the service reports.")
+@click.option("--command", help="With --construct command: a program that speaks on stdin.")
+@click.option("--yes", is_flag=True, help="Ask nothing; take the defaults.")
+@click.option("--force", is_flag=True, help="Overwrite files that are there.")
+def init(  # noqa: PLR0913  # one for each flag
+    folder: Path,
+    *,
+    recipe: str | None,
+    data: Path | None,
+    answers: tuple[str, ...],
+    inputs: tuple[str, ...],
+    construct: str | None,
+    url: str | None,
+    version: str | None,
+    command: str | None,
+    yes: bool,
+    force: bool,
+) -> None:
+    """Write a construct, a draft, data, a README and a CI job into FOLDER.
+
+    On a terminal it asks what it is not told. Nothing that is there is overwritten without
+    --force. `echelon run` works at once after it.
+    """
+    asks = not yes and is_terminal(sys.stdin)
+    recipe = _known_recipe(recipe or _ask_recipe(asks=asks))
+    if asks and data is None and not answers:
+        named = click.prompt("Your data (CSV, JSONL, folder); empty for samples", default="")
+        data = Path(named) if named else None
+    table = None if data is None else read_table(data)
+    if asks and table is not None and not answers and not table.answers:
+        columns = click.Choice(table.columns)
+        answers = (click.prompt("Which column is the right answer", type=columns),)
+    construct = construct or _ask_construct(asks=asks)
+    wishes = Wishes(
+        recipe=recipe,
+        data=data,
+        answers=answers,
+        inputs=inputs,
+        construct=construct,
+        url=url,
+        version=version,
+        command=command,
+    )
+    _refuse_contradictions(wishes)
+    files = project_files(wishes, None if table is None else _truth(table, wishes))
+    written = _write(folder, files, force=force)
+    for name in written:
+        echo(f"wrote       {folder / name}")
+    step = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
+    echo(f"next        {step}echelon run")
+    if recipe in _MISSING:
+        echo(f"missing     {_MISSING[recipe].replace('`', '')}")
+
+
+def _ask_recipe(*, asks: bool) -> str:
+    if not asks:
+        return DEFAULT_RECIPE
+    chosen: str = click.prompt(
+        "What is measured", type=click.Choice(recipes()), default=DEFAULT_RECIPE
+    )
+    return chosen
+
+
+def _ask_construct(*, asks: bool) -> str:
+    if not asks:
+        return "python"
+    kinds = click.Choice(["python", "node", "http", "command"])
+    chosen: str = click.prompt("What is asked", type=kinds, default="python")
+    return chosen
+
+
+def _known_recipe(name: str) -> str:
+    known = recipes()
+    if name not in known:
+        raise click.UsageError(
+            f"expected a recipe, got {name!r}{nearest(name, known)}; there are {', '.join(known)}"
+        )
+    return name
+
+
+def _refuse_contradictions(wishes: Wishes) -> None:
+    """Refuse flags that do not go together, and a construct of which too little is said."""
+    if wishes.construct == "http" and not (wishes.url and wishes.version):
+        raise click.UsageError(
+            "expected --url and --version with --construct http: where the service is, and the 7 "
+            "to 64 hex digits that it reports as its version"
+        )
+    if wishes.construct == "command" and not wishes.command:
+        raise click.UsageError(
+            "expected --command with --construct command, such as --command 'node solution.mjs'"
+        )
+    if wishes.data is None and (wishes.answers or wishes.inputs):
+        raise click.UsageError(
+            "expected --data with --answer and --input, got none: they name columns of it"
+        )
+
+
+def _truth(table: Table, wishes: Wishes) -> GroundTruth:
+    return ground_truth(table, answers=wishes.answers, inputs=wishes.inputs)
+
+
+# The files of a new folder.
+
+
+def project_files(wishes: Wishes, truth: GroundTruth | None) -> dict[str, str]:
+    """Return path → text of everything that `init` writes; `truth` None takes the samples."""
+    recipe = _texts(wishes.recipe)
+    files = {DATA: recipe[DATA]} if truth is None else {DATA: truth.lines.decode()}
+    sources = {name: text for name, text in recipe.items() if name.endswith(".py")}
+    if wishes.construct == "python" and (truth is None or len(sources) > 1):
+        # A chain is two constructs in a row: with other data they are still the ones to edit.
+        files |= sources
+    elif wishes.construct in _ENDING:
+        name = f"solution.{_ENDING[wishes.construct]}"
+        files[name] = _stub(name, truth or _sampled(recipe[DATA]))
+    files[DRAFT] = _draft(recipe[DRAFT], wishes, truth)
+    own = _texts(_OWN)
+    listed = "\n".join(f"| `{name}` | the construct |" for name in files if "solution" in name)
+    files["README.md"] = _filled(
+        own["README.md"],
+        {
+            "NAME": wishes.recipe.replace("_", " ").capitalize(),
+            "ROWS": str(files[DATA].count("\n")),
+            "FILES": listed or "| `*.py` | the constructs |",
+            "MORE": f"\n{_MISSING[wishes.recipe]}\n" if wishes.recipe in _MISSING else "",
+        },
+    )
+    files[WORKFLOW] = own["echelon.yml"]
+    files[".gitignore"] = ".echelon/\n"
+    return files
+
+
+def _texts(folder: str) -> dict[str, str]:
+    found = resource_root() / "fixtures" / "recipes" / folder
+    return {
+        path.name: path.read_text(encoding="utf-8")
+        for path in sorted(found.iterdir())
+        if path.is_file()
+    }
+
+
+def _sampled(lines: str) -> GroundTruth:
+    """Return the sample rows of a recipe as ground truth."""
+    rows: list[JsonObject] = [json.loads(line) for line in lines.splitlines()]
+    table = Table(
+        source=Path(DATA),
+        columns=tuple(rows[0]["expected_output"]),  # type: ignore[arg-type]
+        rows=tuple(rows),
+        answers=tuple(rows[0]["expected_output"]),  # type: ignore[arg-type]
+        episodes=tuple(rows),
+    )
+    return ground_truth(table)
+
+
+def _stub(name: str, truth: GroundTruth) -> str:
+    """Return a construct that always gives the most frequent answer."""
+    is_python = name.endswith(".py")
+    answer = repr(truth.frequent) if is_python else json.dumps(truth.frequent, ensure_ascii=False)
+    return _filled(_texts(_OWN)[name], {"ANSWER": answer})
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return re.sub(r'"?@([A-Z]+)@"?', lambda found: values[found[1]], text)
+
+
+def _draft(text: str, wishes: Wishes, truth: GroundTruth | None) -> str:
+    """Return the draft of a recipe for another construct or other data."""
+    construct = _construct_line(wishes)
+    if construct is not None:
+        text = re.sub(r"(?m)^construct: .*$|^chain:\n(?:  - .*\n?)+", lambda _: construct, text)
+    if truth is None or set(truth.answers) == set(_answers_of(text)):
+        return text
+    lines = [line for line in text.splitlines() if not line.startswith(("  ", "answer:", "name:"))]
+    if len(truth.answers) == 1:
+        kept = [line for line in lines if not line.startswith(("measure:", "measures:"))]
+        measure = next((line for line in lines if line.startswith("measure: ")), "")
+        own = [f"answer: {truth.answers[0]}", measure or "measure: exact_match"]
+    else:
+        kept = [line for line in lines if not line.startswith(("measure:", "measures:"))]
+        own = ["measure: field_match"]
+    return "\n".join([*kept, *own, f"name: {json.dumps(_title(wishes))}", ""])
+
+
+def _answers_of(draft: str) -> list[str]:
+    return re.findall(r"(?m)^answer: (\S+)$", draft)
+
+
+def _title(wishes: Wishes) -> str:
+    source = "samples" if wishes.data is None else wishes.data.stem
+    return f"{wishes.recipe.replace('_', ' ').capitalize()}: {source}"[:100]
+
+
+def _construct_line(wishes: Wishes) -> str | None:
+    """Return the line that names the construct; None for that of the recipe."""
+    match wishes.construct:
+        case "node":
+            return "construct: [node, solution.mjs]"
+        case "command":
+            return f"construct: {json.dumps(shlex.split(wishes.command or ''))}"
+        case "http":
+            entry = {"adapter": "http", "endpoint": wishes.url, "version": wishes.version}
+            return f"construct: {json.dumps(entry)}"
+        case _:
+            return None
+
+
+def _write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[str]:
+    """Write files; FolderTakenError, before the first one, where one of them is there."""
+    taken = [name for name in files if (folder / name).exists() and name != ".gitignore"]
+    if taken and not force:
+        raise FolderTakenError(
+            f"expected none of these files in {folder.resolve()}, got {', '.join(taken)}: choose "
+            "another folder, or overwrite them with --force"
+        )
+    written = []
+    for name, text in files.items():
+        path = folder / name
+        if name == ".gitignore" and path.exists():
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(name)
+    return written

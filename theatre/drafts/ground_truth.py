@@ -1,0 +1,88 @@
+"""What is wrong with data for a template: found before the first call, named by its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from theatre.drafts.compilation import nearest
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import DatasetError
+from theatre.engine.models import GroundTruthEpisode, Scorer, read_episodes
+from theatre.engine.replay.context import open_datasets
+from theatre.engine.schema_registry import SchemaViolation, json_pointer
+from theatre.engine.scoring import TheatreScoringProvider
+from theatre.engine.templates import ProductTheatreTemplate
+from theatre.files.datasets import DatasetRoots, verify_datasets
+
+_OF_NUMBERS = "numeric_tolerance"
+
+
+def data_faults(
+    document: JsonObject,
+    view: ProductTheatreTemplate,
+    datasets: DatasetRoots,
+    scorers: Mapping[str, Scorer],
+) -> list[SchemaViolation]:
+    """Return why the data of a valid template can measure nothing, or not what it says.
+
+    That is a file that is missing, changed, empty or no list of episodes; and a criterion whose
+    expectation no episode has, or has as a text where numbers are compared. The scorers must be
+    those that the template names. Reads the data twice, streaming.
+    """
+    name = view.product_theatre_config.replay_dataset_id
+    at = json_pointer("dataset_hashes", name)
+    try:
+        verify_datasets(view, datasets)
+        provider = TheatreScoringProvider(document, scorers)
+        with open_datasets(view, datasets) as opened:
+            gold = opened.gold_labels(view.product_theatre_config.gold_label_dataset_id)
+            first: GroundTruthEpisode | None = None
+            applies = dict.fromkeys(provider.criterion_ids, 0)
+            texts: dict[str, tuple[str, str]] = {}
+            for episode in read_episodes(opened.replay.lines()):
+                first = first or episode
+                held = provider.expectations(episode, gold.get(episode.episode_id))
+                for criterion, expected in held.items():
+                    applies[criterion] += 1
+                    if isinstance(expected, str):
+                        texts.setdefault(criterion, (episode.episode_id, expected))
+    except DatasetError as error:
+        return [SchemaViolation(at, "dataset-file", str(error))]
+    return [
+        *_unmeasured(view, applies, first),
+        *_texts_for_numbers(view, texts),
+    ]
+
+
+def _unmeasured(
+    view: ProductTheatreTemplate, applies: Mapping[str, int], first: GroundTruthEpisode | None
+) -> Iterator[SchemaViolation]:
+    """Yield each criterion that no episode has an expectation for."""
+    known = list((first.expected_output or {}) if first is not None else {})
+    for criterion, count in applies.items():
+        if count:
+            continue
+        params = view.scoring.criteria_scorers[criterion].params
+        path = params.get("expected", "expected_output") if isinstance(params, dict) else ""
+        near = nearest(str(path), known)
+        yield SchemaViolation(
+            json_pointer("scoring", "criteria_scorers", criterion, "params", "expected"),
+            "expectation-absent",
+            f"expected {path} in the expected_output of the episodes, got it in none; the first "
+            f"one has {', '.join(known) or 'none'}{near}",
+        )
+
+
+def _texts_for_numbers(
+    view: ProductTheatreTemplate, texts: Mapping[str, tuple[str, str]]
+) -> Iterator[SchemaViolation]:
+    """Yield each criterion that compares numbers, and has a text for an expectation."""
+    for criterion, (episode_id, text) in texts.items():
+        if view.scoring.criteria_scorers[criterion].scorer == _OF_NUMBERS:
+            yield SchemaViolation(
+                json_pointer("scoring", "criteria_scorers", criterion),
+                "expectation-is-text",
+                f"expected a number to compare, got the text {text!r:.40} in episode "
+                f"{episode_id!r:.60}: write numbers without quotation marks, or measure with "
+                "exact_match",
+            )

@@ -1,0 +1,182 @@
+"""What a draft says of files: hashes of its data, versions of its constructs, and what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from theatre.drafts.compilation import compile_draft, merge
+from theatre.drafts.errors import DraftError
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
+from theatre.engine.errors import TheatreError
+from theatre.engine.models import Scorer
+from theatre.engine.schema_registry import SchemaViolation, json_pointer
+from theatre.engine.templates import ProductTheatreTemplate, read_template
+from theatre.files.datasets import DatasetFile, DatasetRoots
+from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
+from theatre.oracles.endpoints import Endpoint, Places, construct_at, endpoints
+
+_UNKNOWN = "0" * 64
+"""Stands where a hash could not be had, so that the other rules can be looked at."""
+
+_SHOWN_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedDraft:
+    """The template of a draft, and the data and constructs that could not be had for it.
+
+    With a problem the document is none to commit: the hash that is missing is all zeros.
+    """
+
+    document: JsonObject
+    problems: tuple[SchemaViolation, ...] = ()
+
+
+def pin_draft(
+    draft: JsonObject, *, scorers: Mapping[str, Scorer], places: Places, datasets: DatasetRoots
+) -> JsonObject:
+    """Return the template of a draft, with every hash and version as its files give them now.
+
+    Raises DraftError with everything that is wrong with the draft, its data and its constructs.
+    Whether the template breaks a rule is not looked at.
+    """
+    pinned = resolve_draft(draft, scorers=scorers, places=places, datasets=datasets)
+    if pinned.problems:
+        raise DraftError(pinned.problems)
+    return pinned.document
+
+
+def resolve_draft(
+    draft: JsonObject, *, scorers: Mapping[str, Scorer], places: Places, datasets: DatasetRoots
+) -> PinnedDraft:
+    """Return the template of a draft with what could be had; DraftError as `compile_draft`.
+
+    A hash or a version that `template` states stays as stated: a run holds it against the files.
+    """
+    document = compile_draft(draft, scorers)
+    view = _product_view(document)
+    if view is None:
+        return PinnedDraft(document=document)
+    problems: list[SchemaViolation] = []
+    hashes: JsonObject = {}
+    for name, path in view.product_theatre_config.data_paths().items():
+        if name and name not in view.dataset_hashes:
+            hashes[name] = _hash_of(name, path, datasets, problems)
+    versions: JsonObject = {}
+    for endpoint in endpoints(view):
+        if endpoint.construct_id not in view.version_pins.constructs:
+            versions[endpoint.construct_id] = _version_of(endpoint, places, problems)
+    pins: JsonObject = {"dataset_hashes": hashes, "version_pins": {"constructs": versions}}
+    return PinnedDraft(document=merge(document, pins), problems=tuple(problems))
+
+
+def _product_view(document: JsonObject) -> ProductTheatreTemplate | None:
+    """Return a replay template as a value; None for any other, and for one that cannot be read."""
+    try:
+        view = read_template(document)
+    except ValidationError:
+        return None
+    return view if isinstance(view, ProductTheatreTemplate) else None
+
+
+def _hash_of(
+    name: str, path: str, datasets: DatasetRoots, problems: list[SchemaViolation]
+) -> JsonValue:
+    try:
+        dataset = DatasetFile(datasets.find(path))
+    except TheatreError as error:
+        problems.append(
+            SchemaViolation(json_pointer("dataset_hashes", name), "dataset-file", str(error))
+        )
+        return _UNKNOWN
+    dataset.close()
+    return dataset.sha256
+
+
+def _version_of(endpoint: Endpoint, places: Places, problems: list[SchemaViolation]) -> JsonValue:
+    pointer = json_pointer("version_pins", "constructs", endpoint.construct_id)
+    try:
+        construct = construct_at(endpoint, places)
+        if isinstance(construct, RegisteredConstruct):
+            return construct_version(construct)
+    except TheatreError as error:
+        problems.append(SchemaViolation(pointer, "construct-version", str(error)))
+        return _UNKNOWN
+    problems.append(
+        SchemaViolation(
+            pointer,
+            "construct-version",
+            f"expected a version for {endpoint.place}, got none: nobody here can compute it. Say "
+            f"what the service reports: construct: {{adapter: {endpoint.adapter_type}, endpoint: "
+            f"{endpoint.place}, version: …}}",
+        )
+    )
+    return _UNKNOWN
+
+
+def stale_versions(view: ProductTheatreTemplate, places: Places) -> list[SchemaViolation]:
+    """Return each construct that is not found, or has another version here than is pinned.
+
+    A version that cannot be computed here says nothing.
+    """
+    found: list[SchemaViolation] = []
+    for endpoint in endpoints(view):
+        pointer = json_pointer("version_pins", "constructs", endpoint.construct_id)
+        pinned = view.version_pins.constructs[endpoint.construct_id]
+        try:
+            construct = construct_at(endpoint, places)
+            if not isinstance(construct, RegisteredConstruct):
+                continue
+            version = construct_version(construct)
+        except TheatreError as error:
+            found.append(SchemaViolation(pointer, "construct-version", str(error)))
+            continue
+        if version != pinned:
+            detail = (
+                f"expected the pinned version {pinned[:12]}… of {endpoint.construct_id}, got "
+                f"{version[:12]}…: its files changed; pin it again"
+            )
+            found.append(SchemaViolation(pointer, "construct-version", detail))
+    return found
+
+
+# What changed between a template that was pinned and what the draft gives now.
+
+
+def changes(before: JsonObject, after: JsonObject) -> list[str]:
+    """Return one line for each place at which two templates differ, by name; empty where none."""
+    return [*_differences(before, after, ())]
+
+
+def _differences(before: JsonValue, after: JsonValue, at: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in {**before, **after}:
+            if name not in before:
+                yield f"{json_pointer(*at, name)}: new, {_shown(after[name])}"
+            elif name not in after:
+                yield f"{json_pointer(*at, name)}: gone, was {_shown(before[name])}"
+            else:
+                yield from _differences(before[name], after[name], (*at, name))
+    elif canonical_bytes(before) != canonical_bytes(after):
+        yield f"{_subject_of(at)}: {_shown(before)} → {_shown(after)}"
+
+
+def _subject_of(at: tuple[str, ...]) -> str:
+    """Name the thing at a place in words where it is data or a construct, else by pointer."""
+    match at:
+        case ("dataset_hashes", name):
+            return f"the data {name} changed"
+        case ("version_pins", "constructs", name):
+            return f"the construct {name} changed"
+        case _:
+            return json_pointer(*at)
+
+
+def _shown(value: JsonValue) -> str:
+    if isinstance(value, str) and len(value) == len(_UNKNOWN):
+        return f"{value[:12]}…"
+    text = canonical_bytes(value).decode()
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
