@@ -129,7 +129,8 @@ def _run(template: Path, construct: Callable[..., object] | None, *, is_certifie
     except theatre.InterruptedRunError as error:
         raise KeyboardInterrupt(str(error)) from error
     except theatre.TheatreError as error:
-        pytest.fail(f"{error.code}: {error}", pytrace=False)
+        # Without what came before: pytest would print both.
+        raise pytest.fail.Exception(f"{error.code}: {error}", pytrace=False) from None
 
 
 # What came of it.
