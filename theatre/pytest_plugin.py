@@ -179,7 +179,9 @@ def _worst(run: Run, bound: Iterable[str]) -> Iterator[str]:
 
     lowest = heapq.nsmallest(_WORST, run.episodes(), key=badness)
     for one in (one for one in lowest if badness(one) < 1):
-        scores = ", ".join(f"{name} {score}" for name, score in one.scores.items())
+        scores = ", ".join(
+            f"{name} {'-' if score is None else f'{score:g}'}" for name, score in one.scores.items()
+        )
         yield f"  {one.episode_id}: {one.error or scores}"
         for what, value in (
             ("asked", one.input_data),
