@@ -38,7 +38,7 @@ def test_an_entry_point_registers_it_under_the_hash_of_its_file(
     declared = module(tmp_path, NEAR, "near_scorer", monkeypatch).near
     entry = EntryPoint("near", "near_scorer:near", "echelon.scorers")
     near = registered_scorers([entry])["near"]
-    assert near is declared
+    assert [near] == [declared]
     assert near.pin == f"near@{hashlib.sha256(NEAR.encode()).hexdigest()[:12]}"
     assert near.kind is ScorerKind.EXACT
     case = ScoringCase(input_data={}, expected=9, answer=7, params={}, hops={})
