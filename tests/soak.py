@@ -171,6 +171,13 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     ),
     # Figures that pages quote, each measured again, and the benchmarks that measure others.
     "figures": (
+        "tests/docs/test_recipes.py::test_a_recipe_does_what_its_page_says[agent_with_tools",
+        "tests/docs/test_recipes.py::test_a_recipe_does_what_its_page_says[chain_of_two",
+        "tests/docs/test_recipes.py::test_a_recipe_does_what_its_page_says[code_change",
+        "tests/docs/test_recipes.py::test_a_recipe_does_what_its_page_says[extraction",
+        "tests/docs/test_recipes.py::test_a_recipe_does_what_its_page_says[judged_text",
+        "tests/docs/test_recipes.py::test_a_recipe_does_what_its_page_says[question_answering",
+        "tests/docs/test_recipes.py::test_a_recipe_does_what_its_page_says[retrieval",
         "tests/backend/test_api_page.py",
         "tests/benchmarks/test_benchmarks.py",
         "tests/docs/test_debate_page.py",

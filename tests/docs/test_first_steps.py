@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -12,7 +11,6 @@ from typing import NamedTuple
 
 from tests.theatre.echelon_process import ECHELON, PATIENCE_SECONDS, Answer, environment
 from tests.theatre.forked_echelon import forked
-from theatre.engine.canonical_json import sha256_hex
 
 PAGE = (Path(__file__).parents[2] / "docs" / "first-steps.md").read_text(encoding="utf-8")
 BLOCK = re.compile(
@@ -73,14 +71,3 @@ def test_every_step_of_the_page_does_what_it_says(tmp_path: Path) -> None:
             lines = printed.splitlines()
             for shown in text.splitlines():
                 assert any(line.startswith(shown) for line in lines), f"{shown}\n{printed}"
-
-
-def test_the_hashes_of_the_template_are_those_that_the_commands_print(tmp_path: Path) -> None:
-    files = {detail: text for kind, detail, text in BLOCK.findall(PAGE) if kind == "file"}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    template = json.loads(files["template.json"])
-    questions = shell("python3 questions.py", tmp_path).stdout
-    assert template["dataset_hashes"] == {"numbers": sha256_hex(questions.encode())}
-    version = ours("echelon construct version roman:to_roman", tmp_path).stdout.strip()
-    assert template["version_pins"]["constructs"] == {"roman": version}

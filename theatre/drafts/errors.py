@@ -22,7 +22,10 @@ class DraftError(TheatreError):
         listed = "\n".join(
             f"  {one.pointer or '/'} [{one.rule}] {one.detail}" for one in violations
         )
-        super().__init__(f"the draft has {len(violations)} mistake(s):\n{listed}")
+        super().__init__(
+            f"the draft has {len(violations)} mistake(s):\n{listed}\n"
+            "correct them; `echelon validate` says whether that was all"
+        )
         self.violations = tuple(violations)
 
 

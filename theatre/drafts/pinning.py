@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 
 from pydantic import ValidationError
 
-from theatre.drafts.compilation import compile_draft, merge
+from theatre.drafts.compilation import compile_draft, merge, nearest
 from theatre.drafts.errors import DraftError
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import TheatreError
@@ -101,6 +104,8 @@ def _version_of(endpoint: Endpoint, places: Places, problems: list[SchemaViolati
     try:
         construct = construct_at(endpoint, places)
         if isinstance(construct, RegisteredConstruct):
+            if endpoint.adapter_type == "python":
+                problems += _callable_faults(pointer, endpoint.place, construct.folder)
             return construct_version(construct)
     except TheatreError as error:
         problems.append(SchemaViolation(pointer, "construct-version", str(error)))
@@ -115,6 +120,62 @@ def _version_of(endpoint: Endpoint, places: Places, problems: list[SchemaViolati
         )
     )
     return _UNKNOWN
+
+
+def _callable_faults(pointer: str, target: str, folder: Path) -> Iterator[SchemaViolation]:
+    """Yield why a callable cannot be loaded, as far as its text says so: nothing is imported.
+
+    Found by a run it would cost the retries of each episode.
+    """
+    module, _, name = target.partition(":")
+    path = folder / f"{module.replace('.', '/')}.py"
+    if not path.is_file():
+        return
+    try:
+        tree = ast.parse(path.read_bytes(), filename=path.name)
+    except (SyntaxError, ValueError) as error:
+        yield SchemaViolation(pointer, "construct-syntax", f"expected Python in {path}: {error}")
+        return
+    names = {one for statement in tree.body for one in _names_of(statement)}
+    if name not in names and "*" not in names:
+        detail = f"expected a function {name} in {path}, got none{nearest(name, sorted(names))}"
+        yield SchemaViolation(pointer, "construct-callable", detail)
+    for statement in tree.body if "." not in module else []:
+        for missing in _not_importable(statement):
+            yield SchemaViolation(
+                pointer,
+                "construct-import",
+                f"expected {path} to import what is installed, got {missing}: install it, or list "
+                "a module of your own in constructs.toml",
+            )
+
+
+def _names_of(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement may bind; `*` where its text does not say which."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            yield from (one.asname or one.name for one in names)
+        case ast.Assign(targets=targets):
+            yield from (one.id for one in targets if isinstance(one, ast.Name))
+        case ast.Expr():
+            return
+        case _:
+            yield "*"
+
+
+def _not_importable(statement: ast.stmt) -> Iterator[str]:
+    """Yield the modules that a statement imports and that are not installed."""
+    named: list[str] = []
+    if isinstance(statement, ast.Import):
+        named = [one.name for one in statement.names]
+    elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+        named = [statement.module]
+    for one in named:
+        outermost = one.partition(".")[0]
+        if find_spec(outermost) is None:
+            yield outermost
 
 
 def stale_versions(view: ProductTheatreTemplate, places: Places) -> list[SchemaViolation]:

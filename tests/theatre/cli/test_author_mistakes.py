@@ -1,0 +1,190 @@
+"""What beginners do wrong: each ends in one message that names the cause and what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.theatre.forked_echelon import forked
+
+CSV = "review,stars\nawful,1\nfine,3\ngreat,5\n"
+DRAFT = "construct: solution:answer\ndata: ground_truth.jsonl\nanswer: stars\n"
+SOLUTION = "def answer(input_data):\n    return {'stars': 3}\n"
+
+
+def project(folder: Path, **files: str) -> None:
+    """Write a small project by hand; `files` go over its files, `__` stands for a dot."""
+    row = {"input_data": {"review": "fine"}, "expected_output": {"stars": 3}}
+    lines = [json.dumps({"episode_id": f"e{number}", **row}) for number in range(2)]
+    texts = {
+        "echelon.yaml": DRAFT,
+        "ground_truth.jsonl": "\n".join(lines),
+        "solution.py": SOLUTION,
+        "mine.csv": CSV,
+    }
+    for name, text in (texts | {k.replace("__", "."): v for k, v in files.items()}).items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+INIT = ("init", "new", "--yes", "--data")
+MISTAKES: dict[str, tuple[dict[str, str], tuple[str, ...], int, tuple[str, ...]]] = {
+    "no draft": ({}, ("run", "nope"), 3, ("nope",)),
+    "init: wrong path": ({}, (*INIT, "nope.csv"), 3, ("nope.csv", "--data")),
+    "init: wrong field": (
+        {},
+        (*INIT, "mine.csv", "--answer", "star"),
+        5,
+        ("did you mean stars?", "review, stars"),
+    ),
+    "init: no field named": ({}, (*INIT, "mine.csv"), 5, ("--answer", "review, stars")),
+    "init: empty": (
+        {"mine__csv": "review,stars\n"},
+        (*INIT, "mine.csv", "--answer", "stars"),
+        5,
+        ("expected rows in mine.csv, got none",),
+    ),
+    "init: a text for an answer": (
+        {"a__jsonl": '{"episode_id": "a", "input_data": {}, "expected_output": "yes"}\n'},
+        (*INIT, "a.jsonl"),
+        5,
+        ("expected_output as an object", "row 1"),
+    ),
+    "init: an id twice": (
+        {"mine__csv": "id,a,label\n1,x,y\n1,z,y\n"},
+        (*INIT, "mine.csv"),
+        5,
+        ("each id once", "got 1"),
+    ),
+    "init: no answer": (
+        {"mine__csv": "a,label\nx,y\nz,\n"},
+        (*INIT, "mine.csv"),
+        5,
+        ("row 2", "fill it in"),
+    ),
+    "init: files are there": ({}, ("init", "--yes"), 5, ("echelon.yaml", "--force")),
+    "init: wrong recipe": (
+        {},
+        ("init", "new", "--yes", "--recipe", "retrival"),
+        2,
+        ("did you mean retrieval?",),
+    ),
+    "wrong path": (
+        {"echelon__yaml": DRAFT.replace("ground", "gruond")},
+        ("run",),
+        5,
+        ("gruond_truth.jsonl", "echelon validate"),
+    ),
+    "wrong key": (
+        {"echelon__yaml": DRAFT.replace("data", "dta")},
+        ("pin",),
+        5,
+        ("did you mean data?",),
+    ),
+    "wrong field": (
+        {"echelon__yaml": DRAFT.replace("stars", "star")},
+        ("pin",),
+        5,
+        ("did you mean stars?",),
+    ),
+    "empty data": ({"ground_truth__jsonl": ""}, ("run",), 5, ("expected episodes", "got none")),
+    "an id twice": (
+        {
+            "ground_truth__jsonl": '{"episode_id": "a", "input_data": {}}\n'
+            '{"episode_id": "a", "input_data": {}}\n'
+        },
+        ("run",),
+        5,
+        ("line 2", "'a' again"),
+    ),
+    "numbers as texts": (
+        {
+            "echelon__yaml": DRAFT + "measure: numeric_tolerance\n",
+            "ground_truth__jsonl": '{"episode_id": "a", "input_data": {}, '
+            '"expected_output": {"stars": "3"}}\n',
+        },
+        ("run",),
+        5,
+        ("expected a number to compare", "without quotation marks"),
+    ),
+    "an import that crashes": (
+        {"solution__py": f"import nope_nope\n{SOLUTION}"},
+        ("run",),
+        5,
+        ("nope_nope", "install it"),
+    ),
+    "no Python": ({"solution__py": "def answer(x) return 1\n"}, ("run",), 5, ("line 1",)),
+    "wrong function": (
+        {"solution__py": SOLUTION.replace("answer", "anser")},
+        ("run",),
+        5,
+        ("expected a function answer", "did you mean anser?"),
+    ),
+    "no YAML": ({"echelon__yaml": "construct: [a\n"}, ("run",), 5, ("expected YAML", "line 2")),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_ends_in_one_message_with_cause_and_way_out(tmp_path: Path, mistake: str) -> None:
+    files, command, code, said = MISTAKES[mistake]
+    project(tmp_path, **files)
+    answer = forked(*command, home=tmp_path / "home", cwd=tmp_path)
+    assert answer.code == code, answer
+    assert answer.stderr.startswith("error (")
+    assert answer.stderr.count("error (") == 1
+    assert "Traceback" not in answer.stderr
+    for words in said:
+        assert words in answer.stderr
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_pinned_template_that_is_outdated_fails_its_check_by_name(tmp_path: Path) -> None:
+    project(tmp_path)
+
+    def pin(*options: str) -> tuple[int, str]:
+        answer = forked("pin", *options, home=tmp_path / "home", cwd=tmp_path)
+        return answer.code, answer.stderr
+
+    assert pin("--check")[0] == 3
+    assert pin()[0] == 0
+    assert pin("--check") == (0, "")
+    edits: dict[str, Callable[[str], str]] = {
+        "solution.py": lambda text: f"{text}# more\n",
+        "ground_truth.jsonl": lambda text: f"{text}\n",
+        "echelon.yaml": lambda text: f"{text}name: other\n",
+    }
+    said = {"solution.py": "the construct solution", "ground_truth.jsonl": "the data ground_truth"}
+    for name, edit in edits.items():
+        before = (tmp_path / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(edit(before), encoding="utf-8")
+        code, stderr = pin("--check")
+        assert code == 10
+        assert said.get(name, "/display_name") in stderr
+        assert "echelon pin echelon.yaml" in stderr
+        (tmp_path / name).write_text(before, encoding="utf-8")
+    assert pin("--check") == (0, "")
+
+
+def test_a_table_of_ones_own_is_certified_by_two_commands(tmp_path: Path) -> None:
+    rows = "\n".join(f"text {number},{number % 3}" for number in range(100))
+    (tmp_path / "mine.csv").write_text(f"review,stars\n{rows}\n", encoding="utf-8")
+    started = forked(
+        *(*INIT, "mine.csv", "--answer", "stars"), home=tmp_path / "home", cwd=tmp_path
+    )
+    assert started.code == 0, started
+    ended = forked("run", "--json", home=tmp_path / "home", cwd=tmp_path / "new")
+    report = json.loads(ended.stdout)
+    assert (report["outcome"], report["scores"]) == ("certified", {"right_stars": 0.34})
+    ids = {
+        json.loads(line)["episode_id"]
+        for line in (tmp_path / "new" / "ground_truth.jsonl").read_text().splitlines()
+    }
+    # The same rows in another order have the same ids.
+    (tmp_path / "mine.csv").write_text(
+        "review,stars\n" + "\n".join(reversed(rows.splitlines())), encoding="utf-8"
+    )
+    forked(*(*INIT, "mine.csv", "--answer", "stars", "--force"), home=tmp_path, cwd=tmp_path)
+    again = (tmp_path / "new" / "ground_truth.jsonl").read_text().splitlines()
+    assert {json.loads(line)["episode_id"] for line in again} == ids
