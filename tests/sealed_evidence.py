@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.theatre.echelon_process import echelon
-from theatre.cli.checking import check_folder
+from theatre.api.checks import check_folder
 
 ROOT = Path(__file__).parents[1]
 TEMPLATES = ROOT / "fixtures" / "templates"

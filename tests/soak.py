@@ -96,6 +96,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/test_resume.py::test_events_that_a_crash_kept_back",
         "tests/theatre/test_resume.py::test_the_shipped_cartograph_resumes",
         "tests/theatre/test_resume_concurrent.py",
+        "tests/theatre/api/test_pytest_plugin.py::test_a_run_belongs_to_one_worker",
     ),
     # Changed bundles and requests in number, and what draws them at random.
     "mutants": (

@@ -33,8 +33,8 @@ from tests.backend.test_uncalled import swept
 from tests.backend.theatre_templates import with_config
 from tests.theatre.echelon_process import until
 from tests.theatre.runs import COIN
-from theatre.cli.bundle_proofs import Reader
-from theatre.cli.checking import check_folder
+from theatre.api.bundle_proofs import Reader
+from theatre.api.checks import check_folder
 from theatre.engine.bundle_check.report import Verdict
 from theatre.engine.canonical_json import JsonObject
 from theatre.transparency.bundle_proofs import (

@@ -23,9 +23,9 @@ from secrets import token_hex
 
 from tests.benchmarks.http_run import show
 from tests.benchmarks.trivial_theatre import Mode, commit, construct, run
-from theatre.cli.issuer_log import append_entries, issuer_home, place_in_log
-from theatre.cli.run_log import close_commitment, follow_move, log_commitment, sweep
-from theatre.cli.workspace import utc_now
+from theatre.api.issuer_log import append_entries, issuer_home, place_in_log
+from theatre.api.run_log import close_commitment, follow_move, log_commitment, sweep
+from theatre.api.workspace import utc_now
 from theatre.engine.canonical_json import JsonObject
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.files.trust_home import TRUST_HOME
@@ -35,11 +35,11 @@ EPISODES, ROUNDS, ENTRIES = 1000, 5, 1000
 MODE = Mode(name="one after another", concurrency=1, sanitises=False)
 IMPORTED = """
 import time
-import theatre.cli.committing, theatre.cli.connections, theatre.cli.judging, theatre.cli.progress
-import theatre.cli.certificate_report, theatre.cli.template_files, theatre.engine.replay
+import theatre.api.commitments, theatre.api.connections, theatre.api.judge, theatre.cli.progress
+import theatre.cli.certificate_report, theatre.api.template_files, theatre.engine.replay
 import theatre.files.theatre_store, theatre.scorers, theatre.oracles.retry
 before = time.process_time()
-import theatre.cli.run_log
+import theatre.api.run_log
 loaded = time.process_time()
 import securesystemslib.dsse, securesystemslib.signer
 print(loaded - before, time.process_time() - loaded)

@@ -17,7 +17,7 @@ from tests.benchmarks.http_run import show
 from tests.theatre.runs import LATE
 from tests.theatre.transparency.issued_bundle import WITNESS, asking_for, issue_bundle
 from tests.theatre.transparency.log_stage import entries
-from theatre.cli.bundle_proofs import certified_of, read_proofs
+from theatre.api.bundle_proofs import certified_of, read_proofs
 from theatre.engine.bundle_check.bundle_reader import Evidence
 from theatre.engine.bundle_check.folder import BundleFolder
 from theatre.engine.bundle_check.plain_notes import (

@@ -20,7 +20,7 @@ from tests.theatre.observer_runs import (
     run_observer,
 )
 from tests.theatre.runs import Finished
-from theatre.cli.connections import replace_construct
+from theatre.api.connections import replace_construct
 from theatre.cli.pictures import certificate_pictures
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from tests.theatre.easel_runs import easel_adapters
 from tests.theatre.observer_runs import CONSTRUCTS, FIXTURES, GROUND_TRUTH, OBSERVER, run_observer
 from tests.theatre.runs import Finished, ScriptedAdapter, Stage
-from theatre.cli.connections import replace_construct
+from theatre.api.connections import replace_construct
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version

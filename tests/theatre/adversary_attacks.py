@@ -46,8 +46,8 @@ from tests.theatre.test_bundle_check_runs import backtested
 from tests.theatre.test_bundle_check_verdicts import invented_history
 from tests.theatre.thinned import thinned
 from tests.theatre.trail_edits import with_results
+from theatre.api.template_files import read_template
 from theatre.cli.adversaries.rehearsal import programs_folder, with_programs
-from theatre.cli.template_files import read_template
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.oracle_contract import OracleInvocationRequest

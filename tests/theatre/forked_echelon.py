@@ -38,10 +38,10 @@ import numpy.random
 import securesystemslib.dsse
 
 import theatre.cli
-import theatre.cli.checking
+import theatre.api.checks
 import theatre.cli.debate_group
 import theatre.cli.gate_command
-import theatre.cli.http_adapters
+import theatre.api.http_adapters
 import theatre.cli.run_command
 import theatre.cli.show_command
 import theatre.cli.validate_command

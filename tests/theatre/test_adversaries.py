@@ -18,6 +18,8 @@ import pytest
 from tests.theatre.adversary_attacks import ATTACKS, judged
 from tests.theatre.runs import Stage, ticking_clock
 from tests.theatre.thinned import FIXTURES, thinned
+from theatre.api.template_files import read_template
+from theatre.api.workspace import Workspace
 from theatre.cli.adversaries.command import Trial
 from theatre.cli.adversaries.rehearsal import (
     COMPOSITE,
@@ -33,8 +35,6 @@ from theatre.cli.adversaries.rehearsal import (
     with_programs,
     write_adversary,
 )
-from theatre.cli.template_files import read_template
-from theatre.cli.workspace import Workspace
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.tier_assigner import VerificationTier
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for

@@ -36,7 +36,7 @@ from tests.theatre.runs import (
     pilot_stage,
     with_changes,
 )
-from theatre.cli.template_files import validate_template
+from theatre.api.template_files import validate_template
 from theatre.engine.bundle_check.data_audit import DataAudit as CheckedAudit
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object

@@ -26,7 +26,7 @@ from tests.theatre.observer_runs import (
     run_observer,
 )
 from tests.theatre.runs import LATE, Finished, checked, with_changes
-from theatre.cli.connections import replace_construct
+from theatre.api.connections import replace_construct
 from theatre.engine.bundle_check import Verdict
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex

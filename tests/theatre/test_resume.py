@@ -209,8 +209,8 @@ def test_the_template_alone_finds_the_unfinished_theatre_unless_a_new_one_is_ask
 KILLED_AT_EVENT = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from theatre.cli.workspace import utc_now
-from theatre.cli.workspace import Workspace
+from theatre.api.workspace import utc_now
+from theatre.api.workspace import Workspace
 from theatre.engine.replay import ReplayEngine, RunSettings, RunContext
 from theatre.engine.replay.recording import batch_events
 from theatre.engine.schema_registry import SchemaRegistry

@@ -103,7 +103,7 @@ RUNNER = """
 import asyncio, sys, time
 from pathlib import Path
 
-from theatre.cli.workspace import utc_now
+from theatre.api.workspace import utc_now
 from theatre.engine.replay import ReplayEngine, RunSettings, RunContext
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.datasets import DatasetRoots

@@ -7,11 +7,12 @@ are called, so `echelon --help` stays quick.
 from __future__ import annotations
 
 import io
+import logging
 import sys
 
 import click
 
-from theatre.cli.exits import ExitCode, run_guarded
+from theatre.cli.exits import ExitCode, NoticeLines, run_guarded
 from theatre.cli.lazy_group import LazyGroup
 from theatre.oracles.isolation.kernel_rules import close_memory
 
@@ -65,7 +66,7 @@ COMMANDS = {
 }
 THEATRE_COMMANDS = {
     "cancel": ("theatre.cli.show_command:cancel", "End a theatre that is not to go on, as void."),
-    "commit": ("theatre.cli.committing:commit", "Make a theatre of a template and commit it."),
+    "commit": ("theatre.cli.commit_command:commit", "Make a theatre of a template and commit it."),
     "episode": (
         "theatre.cli.episode_command:episode",
         "Show one episode, and why it scored so.",
@@ -106,6 +107,10 @@ cli = LazyGroup(
 cli = click.version_option(
     package_name="echelon-theatre", prog_name="echelon", message="%(prog)s %(version)s"
 )(cli)
+
+_notices = logging.getLogger("theatre.api")
+_notices.addHandler(NoticeLines())
+_notices.setLevel(logging.INFO)
 
 
 def main() -> None:

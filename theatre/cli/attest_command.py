@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from theatre.api.issuer_log import issuer_home
+from theatre.api.workspace import Workspace
 from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
@@ -16,8 +18,6 @@ from theatre.cli.exits import (
     json_option,
     print_document,
 )
-from theatre.cli.issuer_log import issuer_home
-from theatre.cli.workspace import Workspace
 from theatre.engine.bundle_check import CheckReport, Verdict
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.files.durable import replace_durably
@@ -51,8 +51,9 @@ def attest(
 
     The key is yours, also where another issued it. Nothing is signed where the check fails.
     """
-    from theatre.cli import checking  # noqa: PLC0415 - --help is quick
-    from theatre.cli.bundle_proofs import read_reader  # noqa: PLC0415 - the same
+    from theatre.api.bundle_proofs import read_reader  # noqa: PLC0415 - --help is quick
+    from theatre.api.checks import check_folder  # noqa: PLC0415 - the same
+    from theatre.cli.check_report import print_report  # noqa: PLC0415 - the same
 
     if trust_file is not None and trust_file.resolve().is_relative_to(bundle.resolve()):
         raise click.BadParameter(
@@ -61,9 +62,9 @@ def attest(
             param_hint="--trust",
         )
     reader = None if trust_file is None else read_reader(trust_file, None, bundle)
-    report = checking.check_folder(bundle, certificate=certificate, reader=reader)
+    report = check_folder(bundle, certificate=certificate, reader=reader)
     if not report.consistent:
-        checking.print_report(report)
+        print_report(report)
         raise CommandEndedError(ExitCode.CHECK_FAILED if report.failed else ExitCode.INCOMPLETE)
     now, home = datetime.now(UTC), issuer_home()
     trust = home.open(issuer=Workspace.from_environment().issuer, at=now)

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import click
 
+from theatre.api.issuer_log import append_entries, issuer_home
+from theatre.api.named_files import read_file
+from theatre.api.workspace import Workspace
 from theatre.cli.audits import (
     CheckedDisclosure,
     check_disclosure,
@@ -23,10 +26,7 @@ from theatre.cli.exits import (
     echo,
     json_option,
     print_document,
-    read_file,
 )
-from theatre.cli.issuer_log import append_entries, issuer_home
-from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.coin import COIN_BYTES, Coin

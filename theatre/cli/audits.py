@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, cast
 
-from theatre.cli.exits import ExitCode, read_file
+from theatre.api.named_files import read_file
+from theatre.cli.exits import ExitCode
 from theatre.engine.bundle_check.bundle_reader import Evidence
 from theatre.engine.bundle_check.evidence import Installed
 from theatre.engine.bundle_check.folder import AGGREGATE, PER_EPISODE

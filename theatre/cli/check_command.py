@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Literal
 
 import click
 
+from theatre.api.errors import VerdictError, require_verdict
 from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
-
-_ENOUGH: Final = {"valid": {"valid", "valid, logged"}, "logged": {"valid, logged"}}
-"""What is required → the verdicts that are enough."""
 
 
 def _write_verifier(context: click.Context, path: Path) -> None:
@@ -68,7 +66,7 @@ def check(
     trust_file: Path | None,
     policy: Path | None,
     online: bool,
-    require: str | None,
+    require: Literal["valid", "logged"] | None,
     as_json: bool,
 ) -> None:
     """Recompute everything in BUNDLE, an evidence bundle's folder, from the bundle alone.
@@ -76,23 +74,27 @@ def check(
     With --trust, hold the proofs next to it to the issuer's keys and log; what your own key signed
     needs no file.
     """
-    from theatre.cli import bundle_proofs, checking  # noqa: PLC0415 - --help is quick
+    from theatre.api import functions  # noqa: PLC0415 - --help is quick
+    from theatre.cli import check_report  # noqa: PLC0415 - the same
 
-    if policy is not None and trust_file is None:
-        raise click.UsageError("expected --trust with --policy: a policy names no issuer")
-    reader = None
-    if trust_file is not None:
-        reader = bundle_proofs.read_reader(trust_file, policy, bundle)
-    report = checking.check_folder(bundle, certificate=certificate, reader=reader, online=online)
-    if verification is not None:
-        report = checking.add_verification_check(report, bundle, verification)
+    report = functions.check(
+        bundle,
+        certificate=certificate,
+        verification=verification,
+        trust=trust_file,
+        policy=policy,
+        online=online,
+    )
     if as_json:
         print_document(report.as_document())
     else:
-        checking.print_report(report)
+        check_report.print_report(report)
     if report.failed:
         raise CommandEndedError(ExitCode.CHECK_FAILED)
     if report.unavailable:
         raise CommandEndedError(ExitCode.INCOMPLETE)
-    if require is not None and report.verdict not in _ENOUGH[require]:
-        raise CommandEndedError(ExitCode.LESSER_VERDICT)
+    if require is not None:
+        try:
+            require_verdict(report, require)
+        except VerdictError as error:
+            raise CommandEndedError(ExitCode.LESSER_VERDICT) from error

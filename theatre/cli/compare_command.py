@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from theatre.cli.checking import require_consistent
+from theatre.api.workspace import Workspace
+from theatre.cli.check_report import require_consistent
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.inspect_command import print_measures
 from theatre.cli.pictures import differences, write_pictures
 from theatre.cli.score_command import SealedRunFolder, find_recorded_run
 from theatre.cli.tables import format_estimate, format_number, print_table
-from theatre.cli.workspace import Workspace
 from theatre.engine.comparison import compare_bundles
 from theatre.engine.errors import NotComparableError, NotFoundError
 from theatre.engine.scoring import COMPOSITE

@@ -8,13 +8,12 @@ from typing import Any, cast
 
 import click
 
+from theatre.api.commitments import find_closed_folders
+from theatre.api.template_files import read_template, refuse_broken, validate_template
+from theatre.api.workspace import Workspace, utc_now
 from theatre.cli.certificate_report import describe_isolation
-from theatre.cli.committing import find_closed_folders
-from theatre.cli.connections import make_places
 from theatre.cli.exits import NamedPath, json_option, print_document
 from theatre.cli.tables import print_table
-from theatre.cli.template_files import read_template, refuse_broken, validate_template
-from theatre.cli.workspace import Workspace, utc_now
 from theatre.construct_kit.http_server import LOOPBACK, serve_construct
 from theatre.construct_kit.loading import load_construct
 from theatre.construct_kit.stdio_server import answer_lines, claim_stdio
@@ -125,13 +124,13 @@ async def _find_versions(path: Path, workspace: Workspace) -> list[dict[str, Any
     others = [one for one in validate_template(document).errors if one.rule != "version-declared"]
     refuse_broken(others)
     template = product_template(document)
-    places = make_places(workspace, path.parent, headers_env={})
+    places = workspace.places(path.parent)
     found: list[dict[str, Any]] = []
     for endpoint in endpoints(template):
         if endpoint.adapter_type not in PLAIN_ADAPTERS:
             continue
         # The SDK of MCP and aiohttp are slow to import.
-        from theatre.cli.http_adapters import surroundings  # noqa: PLC0415
+        from theatre.api.http_adapters import surroundings  # noqa: PLC0415
         from theatre.oracles.plain_adapters import make_plain_adapter  # noqa: PLC0415
 
         place = construct_at(endpoint, places)
@@ -157,7 +156,7 @@ def record(construct_id: str, version: str | None, *, as_json: bool) -> None:
     `echelon monitor` shows it of anybody's log.
     """
     # A construct that is served starts without what a log needs.
-    from theatre.cli.issuer_log import issuer_home, read_record  # noqa: PLC0415
+    from theatre.api.issuer_log import issuer_home, read_record  # noqa: PLC0415
     from theatre.transparency.record import LogRecord  # noqa: PLC0415
 
     home = issuer_home()

@@ -10,6 +10,9 @@ from typing import cast
 
 import click
 
+from theatre.api.judge import DEFAULT_MODEL, open_model
+from theatre.api.named_files import read_file
+from theatre.api.workspace import Workspace
 from theatre.cli.debate_plots import debate_pictures
 from theatre.cli.debate_sweep_command import sweep
 from theatre.cli.exits import (
@@ -18,11 +21,8 @@ from theatre.cli.exits import (
     echo,
     json_option,
     print_document,
-    read_file,
 )
-from theatre.cli.judging import DEFAULT_MODEL, open_model
 from theatre.cli.pictures import write_pictures
-from theatre.cli.workspace import Workspace
 from theatre.debate.errors import InvalidDebateError, JudgementRecordError
 from theatre.debate.evaluators import EVALUATORS, NAMES, RAUDIT
 from theatre.debate.evaluators import evaluate as evaluate_artefact

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.connections import check_all_reachable, make_adapter
+from theatre.api.connections import check_all_reachable, make_adapter
+from theatre.api.named_files import read_file
+from theatre.api.theatre_run import cancel_on_signal
+from theatre.api.workspace import Workspace, utc_now
 from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
     echo,
     json_option,
     print_document,
-    read_file,
 )
 from theatre.cli.tables import print_table
-from theatre.cli.theatre_run import cancel_on_signal
-from theatre.cli.workspace import Workspace, utc_now
 from theatre.debate.debaters import ConstructDebater, Debater
 from theatre.debate.errors import DebateRunError, InvalidDebateError, SweepError
 from theatre.debate.models import Debate, counting_clock

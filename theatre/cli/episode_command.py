@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import click
 
-from theatre.cli.episodes_command import found_run, readable, score_text, trouble_of
+from theatre.api.workspace import Workspace
+from theatre.cli.episodes_command import found_run, readable, score_text
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.tables import on_a_line, print_value, shortened, terminal_width
-from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import NotFoundError, ParseError
 from theatre.engine.models import EPISODE_RESULT, JUDGEMENTS, GroundTruthEpisode, InvocationStatus
 from theatre.engine.replay.recording import input_sent, outputs_of
 from theatre.engine.scoring.provider import Absent, answered_at, criteria_scorers, expected_at
-from theatre.files.recorded_run import RecordedEpisode, RecordedRun
+from theatre.files.recorded_run import RecordedEpisode, RecordedRun, trouble_of
 
 _MOST_CALLS = 4
 """So many calls of an episode are shown with all that was sent and answered."""

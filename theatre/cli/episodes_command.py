@@ -11,14 +11,19 @@ from typing import cast
 
 import click
 
+from theatre.api.workspace import Workspace
 from theatre.cli.exits import echo, json_option
 from theatre.cli.tables import on_a_line, shortened, terminal_width
-from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import BundleError, InvalidTransitionError
 from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
-from theatre.engine.replay.recording import answering_attempt
-from theatre.files.recorded_run import BundledRun, RecordedEpisode, RecordedRun, recorded_run
+from theatre.files.recorded_run import (
+    BundledRun,
+    RecordedEpisode,
+    RecordedRun,
+    recorded_run,
+    trouble_of,
+)
 
 _ID_WIDTH = 24
 _NUMBER_WIDTH = 5
@@ -135,17 +140,6 @@ def readable(source: object) -> Iterator[None]:
             f"expected evidence as echelon writes it in {where}, got something else "
             f"({type(error).__name__}: {error}): echelon check says where"
         ) from error
-
-
-def trouble_of(episode: RecordedEpisode) -> tuple[str | None, str | None]:
-    """Return why an episode has no score, as code and detail; None twice where it has one."""
-    if episode.outcome is EpisodeOutcome.SCORED or episode.record is None:
-        return None, None
-    if episode.outcome is EpisodeOutcome.UNSCORED:
-        return "unscored", "no criterion applies, or no scorer gave a score"
-    attempt = answering_attempt(episode.record.document)
-    response = cast("dict[str, str | None]", attempt["response"])
-    return cast("str", attempt["reason"] or response["status"]), response["error_detail"]
 
 
 def episode_document(episode: RecordedEpisode, *, is_withheld: bool) -> JsonObject:

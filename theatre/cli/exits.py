@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -13,6 +14,7 @@ from typing import TextIO
 
 import click
 
+from theatre.api.errors import InterruptedRunError, UsageError, VerdictError
 from theatre.debate import errors as debate_errors
 from theatre.drafts.errors import (
     DraftError,
@@ -21,7 +23,6 @@ from theatre.drafts.errors import (
     TableError,
 )
 from theatre.engine import errors
-from theatre.engine.errors import NotFoundError
 from theatre.judging import JudgeUnavailableError
 from theatre.oracles import errors as oracle_errors
 from theatre.transparency import errors as transparency_errors
@@ -53,6 +54,19 @@ def warn(line: str) -> None:
     """Print one line on stderr; that no one reads it ends nothing that is under way."""
     with contextlib.suppress(OSError):
         echo(f"warning: {line}", err=True)
+
+
+class NoticeLines(logging.Handler):
+    """Prints on stderr what the rooms below have to say: `theatre.api` itself prints nothing."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one line; a warning says that it is one."""
+        text = record.getMessage()
+        if record.levelno >= logging.WARNING:
+            warn(text)
+        else:
+            with contextlib.suppress(OSError):
+                echo(text, err=True)
 
 
 def printable(text: str) -> str:
@@ -88,19 +102,6 @@ class CommandEndedError(Exception):
         self.code = code
 
 
-class InterruptedRunError(errors.TheatreError):
-    """A run was stopped from outside; the recorded answers are kept."""
-
-    code = "interrupted"
-
-    def __init__(self, theatre_id: str, recorded: int) -> None:
-        """Say how to go on."""
-        super().__init__(
-            f"stopped with {recorded} episodes recorded; go on with: "
-            f"echelon theatre run {theatre_id}"
-        )
-
-
 class PathNotUtf8Error(errors.TheatreError):
     """A path has a name that is no text, where what is written names it."""
 
@@ -117,6 +118,8 @@ class PathNotUtf8Error(errors.TheatreError):
 EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     # A named thing does not exist (an unknown construct, too).
     (errors.NotFoundError, ExitCode.NOT_FOUND),
+    (UsageError, ExitCode.USAGE),
+    (VerdictError, ExitCode.LESSER_VERDICT),
     # The input cannot be accepted: the user must change it.
     (errors.ParseError, ExitCode.INVALID),
     (PathNotUtf8Error, ExitCode.INVALID),
@@ -336,15 +339,5 @@ class NamedPath(click.Path):
         """Return the path."""
         if not Path(value).exists():
             what = "a folder" if not self.file_okay else "a file"
-            raise NotFoundError(f"expected {what} at {value!s:.200}, got nothing there")
+            raise errors.NotFoundError(f"expected {what} at {value!s:.200}, got nothing there")
         return super().convert(value, param, ctx)
-
-
-def read_file(path: Path, *, what: str) -> bytes:
-    """Return the bytes of `path`; NotFoundError where no file of that name is."""
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFoundError(f"expected {what} at {path}, got no such file") from error
-    except IsADirectoryError as error:
-        raise NotFoundError(f"expected {what} at {path}, got a folder") from error

@@ -11,8 +11,8 @@ from typing import IO
 
 import click
 
+from theatre.api.workspace import Workspace, utc_now
 from theatre.cli.exits import echo, json_option, print_document
-from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import InvalidTransitionError, NotFoundError

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.exits import json_option, print_document, read_file
+from theatre.api.named_files import read_file
+from theatre.cli.exits import json_option, print_document
 from theatre.cli.tables import print_table
 from theatre.engine.constraint_gate import gate_expertise
 from theatre.engine.errors import ExpertiseError, ParseError

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
+from theatre.api.template_files import read_template, require_valid
 from theatre.cli.exits import json_option, print_document
-from theatre.cli.template_files import read_template, require_valid, template_argument
+from theatre.cli.options import template_argument
 from theatre.engine.commitment import CommitmentProtocol
 
 

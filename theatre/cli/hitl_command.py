@@ -14,8 +14,9 @@ from typing import Any
 
 import click
 
-from theatre.cli.exits import echo, json_option, print_document, read_file
-from theatre.cli.workspace import Workspace, utc_now
+from theatre.api.named_files import read_file
+from theatre.api.workspace import Workspace, utc_now
+from theatre.cli.exits import echo, json_option, print_document
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import ParseError

@@ -13,8 +13,9 @@ from typing import Any
 
 import click
 
+from theatre.api.named_files import read_file
 from theatre.cli.computation_reports import print_opinion
-from theatre.cli.exits import echo, json_option, print_document, read_file
+from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.pictures import claim_reliability, write_pictures
 from theatre.cli.tables import format_interval, format_number, print_table
 from theatre.engine.canonical_json import JsonObject, parse_object

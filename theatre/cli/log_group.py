@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
+from theatre.api.issuer_log import issuer_home, read_record
+from theatre.api.log_network import open_log
+from theatre.api.run_log import sweep
+from theatre.api.workspace import Workspace
 from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
-from theatre.cli.issuer_log import issuer_home, read_record
 from theatre.cli.log_fsck import check_user_log
-from theatre.cli.log_network import open_log
-from theatre.cli.run_log import sweep
-from theatre.cli.workspace import Workspace
 from theatre.engine.errors import NotFoundError
 from theatre.files.log_folder import LogFolder
 from theatre.files.theatre_store import FileTheatreStore

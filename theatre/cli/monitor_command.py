@@ -14,6 +14,7 @@ from pathlib import Path
 import aiohttp
 import click
 
+from theatre.api.log_network import HttpLog, open_log
 from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
@@ -22,7 +23,6 @@ from theatre.cli.exits import (
     json_option,
     print_document,
 )
-from theatre.cli.log_network import HttpLog, open_log
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError

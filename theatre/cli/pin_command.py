@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.draft_files import (
+from theatre.api.draft_files import (
     describe,
     find_draft,
     pin_file,
@@ -14,9 +14,9 @@ from theatre.cli.draft_files import (
     read_pinned,
     write_pinned,
 )
+from theatre.api.template_files import read_written
+from theatre.api.workspace import Workspace
 from theatre.cli.exits import echo, json_option, print_document
-from theatre.cli.template_files import read_written
-from theatre.cli.workspace import Workspace
 from theatre.drafts.errors import OutdatedPinError
 from theatre.drafts.pinning import changes
 from theatre.engine.canonical_json import JsonObject

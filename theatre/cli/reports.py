@@ -2,89 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+from theatre.api.issuer_log import place_rows
+from theatre.api.runs import PENDING
 from theatre.cli.certificate_report import print_certificate, shorten_path
 from theatre.cli.exits import echo
-from theatre.cli.issuer_log import place_in_log, place_rows
-from theatre.cli.workspace import utc_now
-from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
-from theatre.engine.errors import TheatreError
-from theatre.engine.evidence_bundle import bundle_name
-from theatre.engine.replay import reasons_with_examples
-from theatre.engine.resolution import ProgrammeStatus
-from theatre.files.run_journal import recorded_results
-from theatre.files.theatre_store import TheatreView
-
-PENDING = "pending"
-"""The outcome of a run that waits for people."""
-
-_FROM_CERTIFICATE = (
-    "certificate_id",
-    "verification_tier",
-    "scores",
-    "composite_score",
-    "results_hash",
-    "episode_counts",
-    "caps",
-    "findings",
-    "data_audit",
-    "baselines",
-)
-
-
-def run_report(view: TheatreView) -> JsonObject:
-    """Return what `run` and `show` print with `--json`; null for what is not there yet."""
-    resolution = view.resolution or {}
-    certified = resolution.get("outcome") == "certified"
-    bundle = view.folder / bundle_name(view.theatre_id) if certified else None
-    draft = view.drafts / view.theatre_id
-    certificate = {} if bundle is None else parse_object((bundle / "certificate.json").read_bytes())
-    found = view.failures.most_frequent()
-    reasons = cast("list[JsonValue]", resolution.get("reasons", found))
-    details = view.failures.details(reasons)
-    seqs = [cast("int", detail["seq"]) for detail in details.values()]
-    records = {one.seq: one.record.document for one in recorded_results(view.folder, seqs)}
-    return {
-        "theatre_id": view.theatre_id,
-        "state": view.state.value,
-        "commitment_hash": view.commitment_hash,
-        "episodes_recorded": view.recorded,
-        **_outcome(view),
-        **{name: certificate.get(name) for name in _FROM_CERTIFICATE},
-        "bundle_path": None if bundle is None else str(bundle.resolve()),
-        "draft_path": str(draft.resolve()) if draft.is_dir() else None,
-        "statuses": view.failures.statuses,
-        "reasons": reasons_with_examples(reasons, details, records),
-        "evidence_path": str(view.folder.resolve()),
-    }
-
-
-def logged_report(view: TheatreView) -> JsonObject:
-    """Return the same with `log`: where the log has the run, and what became of the others.
-
-    Null where the log does not have it, or cannot be read, which is a warning.
-    """
-    try:
-        place = place_in_log(view.theatre_id, utc_now())
-    except (TheatreError, OSError) as error:
-        echo(f"warning: the log cannot be read: {error}", err=True)
-        place = None
-    return {**run_report(view), "log": place}
-
-
-def _outcome(view: TheatreView) -> JsonObject:
-    """Return how the run ended; `pending` with the step where it waits for people."""
-    if view.open_rubric is not None:
-        return {
-            "outcome": PENDING,
-            "outcome_reason": f"{ProgrammeStatus.PENDING_HITL.value}:{view.open_rubric}",
-            "error_detail": None,
-        }
-    resolution = view.resolution or {}
-    return {name: resolution.get(name) for name in ("outcome", "outcome_reason", "error_detail")}
+from theatre.cli.tables import format_interval, format_number, print_table
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.schema_registry import SchemaViolation
+from theatre.engine.scoring import COMPOSITE
 
 
 def print_run(report: JsonObject) -> None:
@@ -125,8 +54,31 @@ def _print_reasons(report: JsonObject) -> None:
             echo(f"          stderr: {example['stderr']}")
 
 
-def print_violations(kind: str, violations: Sequence[Mapping[str, object]]) -> None:
+def print_violations(kind: str, violations: Iterable[SchemaViolation]) -> None:
     """Print errors or warnings, one a line."""
-    for violation in violations:
-        pointer = violation["pointer"] or "/"
-        echo(f"{kind}: {pointer} [{violation['rule']}] {violation['detail']}")
+    for one in violations:
+        echo(f"{kind}: {one.pointer or '/'} [{one.rule}] {one.detail}")
+
+
+def print_rehearsal(report: JsonObject) -> None:
+    """Print what `theatre.api.rehearsal` reports."""
+    document: Any = report
+    rows = [
+        (
+            "composite" if name == COMPOSITE else name,
+            format_number(value),
+            format_interval(document["score_intervals"][name]),
+        )
+        for name, value in document["scores"].items()
+    ]
+    print_table(("criterion", "score", "95 % interval"), rows)
+    counts = {name: count for name, count in document["episode_counts"].items() if count}
+    echo("episodes   " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    for one in document["first_failures"]:
+        echo(f"failed     {one['episode_id']}: {one['status']}: {one['error_detail']}")
+    if document["failures"] > len(document["first_failures"]):
+        echo(f"           and {document['failures'] - len(document['first_failures'])} more")
+    echo(f"would be   {document['would_be_tier']}")
+    for number, cap in enumerate(document["caps"]):
+        echo(f"{'' if number else 'missing':11}{cap}")
+    echo("a rehearsal: nothing is certified, and nothing is kept")

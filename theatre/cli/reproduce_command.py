@@ -10,15 +10,16 @@ from typing import Any, TypeAlias
 
 import click
 
-from theatre.cli.checking import require_consistent
-from theatre.cli.committing import RevealedBundle, commit_reproduction
-from theatre.cli.connections import header_option
+from theatre.api.commitments import RevealedBundle, commit_reproduction
+from theatre.api.runs import run_report
+from theatre.api.theatre_run import RunOptions
+from theatre.api.workspace import Workspace
+from theatre.cli.check_report import require_consistent
 from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
-from theatre.cli.reports import print_run, run_report
-from theatre.cli.run_command import run_to_end
+from theatre.cli.options import header_option
+from theatre.cli.reports import print_run
+from theatre.cli.run_command import run_with_progress
 from theatre.cli.tables import format_interval, format_number, print_table
-from theatre.cli.theatre_run import RunOptions
-from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.coin import Coin
 from theatre.engine.errors import NotFoundError
@@ -188,7 +189,7 @@ def reproduce(
             commit_reproduction(revealed, template_folder=constructs, workspace=workspace)
         )
         options = RunOptions(headers_env=headers_env)
-        run_to_end(theatre.theatre_id, workspace, options, quiet=quiet)
+        run_with_progress(theatre.theatre_id, workspace, options, quiet=quiet)
         return _require_sealed(theatre.theatre_id, workspace, as_json=as_json)
 
     first = made_again()

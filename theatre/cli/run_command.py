@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import click
 
-from theatre.cli.committing import commit_named
-from theatre.cli.connections import header_option
-from theatre.cli.draft_files import (
+from theatre.api.draft_files import (
     find_draft,
     pin_file,
     pinned_path,
     write_pinned,
 )
+from theatre.api.rehearsal import rehearse_document, with_answers
+from theatre.api.runs import PENDING, find_or_commit_theatre, logged_report, run_to_end
+from theatre.api.template_files import read_template, read_written, require_runnable
+from theatre.api.theatre_run import RunOptions
+from theatre.api.workspace import Workspace
 from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
-    InterruptedRunError,
     NamedPath,
     echo,
     json_option,
     print_document,
 )
+from theatre.cli.options import header_option
 from theatre.cli.progress import ProgressLine
-from theatre.cli.rehearsal import print_rehearsal, rehearse_file
-from theatre.cli.reports import PENDING, logged_report, print_run
-from theatre.cli.run_log import Logged, sweep
-from theatre.cli.template_files import read_template, read_written, require_runnable
-from theatre.cli.theatre_run import RunOptions, run_theatre
-from theatre.cli.workspace import Workspace, utc_now
-from theatre.engine.canonical_json import JsonObject
-from theatre.engine.commitment import CommitmentProtocol
-from theatre.engine.errors import NotFoundError
-from theatre.engine.state_machine import TheatreState
-from theatre.files.theatre_store import TheatreLease, TheatreView
-
-_UNFINISHED = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING})
-
-DEFAULT_OPTIONS = RunOptions()
+from theatre.cli.reports import print_rehearsal, print_run
 
 
 @click.command()
@@ -97,12 +84,12 @@ def run(
         batch_size=batch_episodes, concurrency_limit=concurrency, headers_env=headers_env
     )
     if rehearsal:
-        _rehearse(_named(target), answers, workspace, options, quiet=quiet, as_json=as_json)
+        _rehearse(Path(_named(target)), answers, workspace, options, quiet=quiet, as_json=as_json)
         return
     if answers is not None:
         raise click.UsageError("expected --answers with --rehearsal only: certificates need calls")
     theatre_id = find_or_commit_theatre(_pinned(_named(target), workspace), workspace, new=new)
-    run_to_end(theatre_id, workspace, options, quiet=quiet)
+    run_with_progress(theatre_id, workspace, options, quiet=quiet)
     report = logged_report(workspace.store.view(theatre_id))
     if as_json:
         print_document(report)
@@ -132,7 +119,7 @@ def _pinned(target: str, workspace: Workspace) -> str:
 
 
 def _rehearse(
-    target: str,
+    path: Path,
     answers: Path | None,
     workspace: Workspace,
     options: RunOptions,
@@ -141,74 +128,25 @@ def _rehearse(
     as_json: bool,
 ) -> None:
     """Rehearse a template file and print what it came to."""
-    path = Path(target)
-    if not path.is_file():
-        raise NotFoundError(f"expected a template file to rehearse, got {target}")
-    report = rehearse_file(path, answers, workspace, options, quiet=quiet)
+    template = read_template(path)
+    if answers is not None:
+        template, options = with_answers(template, answers, options)
+    require_runnable(template, certificate_run=False)
+    with ProgressLine(cast("str", template["theatre_id"]), quiet=quiet) as line:
+        run = rehearse_document(
+            template, path.parent, workspace, options, line.update, is_kept=False
+        )
     if as_json:
-        print_document(report)
+        print_document(run.report)
     else:
-        print_rehearsal(report)
+        print_rehearsal(run.report)
 
 
-def run_to_end(
-    theatre_id: str, workspace: Workspace, options: RunOptions = DEFAULT_OPTIONS, *, quiet: bool
+def run_with_progress(
+    theatre_id: str, workspace: Workspace, options: RunOptions, *, quiet: bool
 ) -> None:
-    """Run a theatre with progress on stderr; an interruption says how to go on, exit 8."""
+    """Run a theatre to its end as `run_to_end`, with progress on stderr."""
     template = workspace.store.view(theatre_id).template
     with ProgressLine(cast("str", template["theatre_id"]), quiet=quiet) as line:
-
-        def announce(held: TheatreLease) -> None:
-            for name in held.journal.torn:
-                click.echo(f"note: removed the unfinished end of {name}", err=True)
-
-        def announce_logged(logged: Logged) -> None:
-            line.say(f"logged       {logged}")
-
-        async def sweep_and_run() -> None:
-            await sweep(at=utc_now(), running=theatre_id)
-            await run_theatre(
-                theatre_id,
-                workspace,
-                replace(options, on_logged=announce_logged),
-                on_start=announce,
-                on_progress=line.update,
-            )
-
-        try:
-            asyncio.run(sweep_and_run())
-        except (KeyboardInterrupt, asyncio.CancelledError) as interruption:
-            view = workspace.store.view(theatre_id)
-            if view.state in _UNFINISHED:
-                raise InterruptedRunError(theatre_id, view.recorded) from interruption
-
-
-def find_or_commit_theatre(target: str, workspace: Workspace, *, new: bool) -> str:
-    """Return the id of `target`; a template file is committed, unless its theatre is unfinished."""
-    path = Path(target)
-    if not path.is_file():
-        try:
-            return workspace.store.view(target).theatre_id
-        except NotFoundError as error:
-            raise NotFoundError(f"{error}; no template file of that name either") from error
-    template = require_runnable(read_template(path))
-    for view in () if new else committed_theatres(template.document, path.parent, workspace):
-        # A reproduction is never certified: it must not be gone on with in a run's place.
-        if view.state in _UNFINISHED and view.reproduces is None:
-            click.echo(
-                f"going on with the unfinished theatre {view.theatre_id} (--new starts another)",
-                err=True,
-            )
-            return view.theatre_id
-    return commit_named(template, path.parent, workspace).theatre_id
-
-
-def committed_theatres(
-    document: JsonObject, folder: Path, workspace: Workspace
-) -> Iterator[TheatreView]:
-    """Yield the theatres with this commitment and from `folder`, the newest first."""
-    wanted = CommitmentProtocol.hash_template(document)
-    for theatre_id in reversed(workspace.store.theatre_ids()):
-        view = workspace.store.view(theatre_id)
-        if view.commitment_hash == wanted and view.template_folder == folder.resolve():
-            yield view
+        options = replace(options, on_logged=lambda logged: line.say(f"logged       {logged}"))
+        run_to_end(theatre_id, workspace, options, line.update)

@@ -10,14 +10,14 @@ from typing import cast
 
 import click
 
-from theatre.cli.checking import require_consistent
+from theatre.api.runs import committed_theatres
+from theatre.api.template_files import read_template
+from theatre.api.workspace import Workspace
+from theatre.cli.check_report import require_consistent
 from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
 from theatre.cli.inspect_command import print_inspection, read_inspection
-from theatre.cli.run_command import committed_theatres
 from theatre.cli.tables import format_number
-from theatre.cli.template_files import read_template
 from theatre.cli.verification_run import TEMPLATE_FILE
-from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
 from theatre.engine.errors import NotFoundError
 from theatre.engine.evidence_bundle import bundle_name

@@ -9,12 +9,13 @@ from typing import cast
 
 import click
 
+from theatre.api.run_log import close_commitment
+from theatre.api.runs import logged_report, run_report
+from theatre.api.workspace import Workspace, utc_now
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.pictures import draw_bundle
-from theatre.cli.reports import logged_report, print_run, run_report
-from theatre.cli.run_log import close_commitment
+from theatre.cli.reports import print_run
 from theatre.cli.tables import format_number, print_table
-from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import InvalidTransitionError, NotFoundError, TheatreError
 from theatre.engine.evidence_bundle import bundle_name

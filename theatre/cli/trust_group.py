@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
+from theatre.api.issuer_log import append_entries, compare_log, issuer_home
+from theatre.api.run_log import sweep
+from theatre.api.workspace import Workspace
 from theatre.cli.exits import NamedPath, echo, json_option, print_document
-from theatre.cli.issuer_log import append_entries, compare_log, issuer_home
-from theatre.cli.run_log import sweep
-from theatre.cli.workspace import Workspace
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.transparency.errors import MalformedError

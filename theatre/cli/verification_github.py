@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import click
 from yarl import URL
 
+from theatre.api.workspace import Workspace, utc_now
 from theatre.cli.verification_log import VerificationLog
-from theatre.cli.workspace import Workspace, utc_now
 from theatre.verification.errors import RepositoryError
 from theatre.verification.github.pull_requests import PullRequestSelection, ReadingCache, connect
 from theatre.verification.github.rest import Pace

@@ -11,9 +11,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 
-from theatre.cli.exits import echo, json_option, print_document, read_file
+from theatre.api.named_files import read_file
+from theatre.api.workspace import Workspace
+from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.verification_log import VerificationLog, log_option
-from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
 from theatre.engine.errors import ParseError
 from theatre.files.durable import replace_durably

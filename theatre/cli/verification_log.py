@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from theatre.api.workspace import utc_now
 from theatre.cli.tables import format_number
-from theatre.cli.workspace import utc_now
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.models import EpisodeResult, Scored

@@ -12,22 +12,23 @@ from typing import cast
 
 import click
 
-from theatre.cli.checking import check_folder, format_verdict
+from theatre.api.checks import check_folder, format_verdict
+from theatre.api.errors import InterruptedRunError
+from theatre.api.named_files import read_file
+from theatre.api.runs import find_or_commit_theatre, logged_report
+from theatre.api.theatre_run import RunOptions
+from theatre.api.workspace import CONSTRUCTS_FILE, Workspace, utc_now
 from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
-    InterruptedRunError,
     echo,
     print_document,
-    read_file,
 )
 from theatre.cli.inspect_command import print_measures
-from theatre.cli.reports import logged_report, print_run
-from theatre.cli.run_command import find_or_commit_theatre, run_to_end
+from theatre.cli.reports import print_run
+from theatre.cli.run_command import run_with_progress
 from theatre.cli.tables import format_number
-from theatre.cli.theatre_run import RunOptions
 from theatre.cli.verification_log import VerificationLog, replay_line
-from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace, utc_now
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import TheatreError
@@ -62,7 +63,7 @@ def probe(service: RemoteConstruct, workspace: Workspace, *, seconds: float) -> 
     or does not in so many seconds.
     """
     # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
-    from theatre.cli.http_adapters import make_http_adapter  # noqa: PLC0415  # see above
+    from theatre.api.http_adapters import make_http_adapter  # noqa: PLC0415  # see above
 
     def adapter_in(form: WireForm) -> ReachableAdapter:
         return make_http_adapter(service, workspace, form)
@@ -237,7 +238,7 @@ class VerificationFolder:
         )
         try:
             quiet = self.quiet or self.verbose
-            run_to_end(theatre_id, self.workspace, options, quiet=quiet)
+            run_with_progress(theatre_id, self.workspace, options, quiet=quiet)
         except (InterruptedRunError, ConstructUnreachableError) as stopped:
             self._print_stopped(theatre_id, stopped)
         self._conclude(logged_report(self.workspace.store.view(theatre_id)), minimum)

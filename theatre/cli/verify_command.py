@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import click
 
-from theatre.cli.connections import header_option
+from theatre.api.workspace import Workspace
 from theatre.cli.exits import json_option
-from theatre.cli.judging import choose_scoring, judge_options
+from theatre.cli.judge_options import choose_scoring, judge_options
+from theatre.cli.options import header_option
 from theatre.cli.verification_ground_truth import (
     GroundTruth,
     Source,
@@ -29,7 +30,6 @@ from theatre.cli.verification_run import (
     VerificationFolder,
     oracle_under_test,
 )
-from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import canonical_line, sha256_hex
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.files.durable import replace_durably

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import click
 
+from theatre.api.workspace import Workspace, utc_now
 from theatre.cli.exits import CommandEndedError, ExitCode, echo
 from theatre.cli.progress import PLAIN_INTERVAL, RunLine, format_duration
-from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import NotFoundError

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from theatre.api.log_network import MAX_FILE_BYTES
 from theatre.cli.exits import echo
-from theatre.cli.log_network import MAX_FILE_BYTES
 from theatre.files.durable import replace_durably
 from theatre.files.trust_home import trust_folder
 from theatre.transparency.errors import MalformedError

@@ -123,6 +123,12 @@ def construct(
     return declare
 
 
+def declared_id(function: Callable[..., object]) -> str | None:
+    """Return the id that a callable was declared to be; None without the decorator."""
+    declared = getattr(function, _MARK, None)
+    return declared.construct_id if isinstance(declared, Declaration) else None
+
+
 # One event loop for every call of an async construct, whatever thread the call came in by.
 
 

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from theatre.engine.errors import TheatreError
 
-
-class Violation(Protocol):
-    """One breach, as `theatre.engine.schema_registry.SchemaViolation` has it.
-
-    Named here by its shape: every command knows the errors, few load the schemas.
-    """
-
-    @property
-    def pointer(self) -> str:
-        """Return where it is, as a JSON Pointer."""
-
-    @property
-    def rule(self) -> str:
-        """Return which rule it breaks."""
-
-    @property
-    def detail(self) -> str:
-        """Return what was expected and seen."""
+if TYPE_CHECKING:
+    # Every start reads the classes of errors; what validates is not needed for that.
+    from theatre.engine.schema_registry import SchemaViolation
 
 
 class DraftError(TheatreError):
@@ -32,7 +17,7 @@ class DraftError(TheatreError):
 
     code = "draft-invalid"
 
-    def __init__(self, violations: Sequence[Violation]) -> None:
+    def __init__(self, violations: Sequence[SchemaViolation]) -> None:
         """Report all of them, one a line."""
         listed = "\n".join(
             f"  {one.pointer or '/'} [{one.rule}] {one.detail}" for one in violations

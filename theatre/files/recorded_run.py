@@ -26,6 +26,7 @@ from theatre.engine.models import (
     read_episodes,
     read_gold_labels,
 )
+from theatre.engine.replay.recording import answering_attempt
 from theatre.engine.replay.trail import HUMAN_SCORE
 from theatre.engine.rlmf_export.sealed_bundle import DATASET, GOLD
 from theatre.engine.scoring.arithmetic import nano_to_number
@@ -54,6 +55,17 @@ class RecordedEpisode:
     composite: float | None
     is_held_out: bool | None
     record: InvocationRecord | None
+
+
+def trouble_of(episode: RecordedEpisode) -> tuple[str | None, str | None]:
+    """Return why an episode has no score, as code and detail; None twice where it has one."""
+    if episode.outcome is EpisodeOutcome.SCORED or episode.record is None:
+        return None, None
+    if episode.outcome is EpisodeOutcome.UNSCORED:
+        return "unscored", "no criterion applies, or no scorer gave a score"
+    attempt = answering_attempt(episode.record.document)
+    response = cast("dict[str, str | None]", attempt["response"])
+    return cast("str", attempt["reason"] or response["status"]), response["error_detail"]
 
 
 class RecordedRun(ABC):

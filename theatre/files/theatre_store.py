@@ -87,6 +87,7 @@ class TheatreLease:
     journal: FileRunJournal
     folder: Path
     template_folder: Path
+    code_folder: Path | None
 
     @property
     def run_nonce(self) -> bytes:
@@ -136,12 +137,22 @@ class FileTheatreStore:
         return found[0] if found else beginning
 
     def create_folder(
-        self, theatre_id: str, template: JsonObject, *, template_folder: Path
+        self,
+        theatre_id: str,
+        template: JsonObject,
+        *,
+        template_folder: Path,
+        code_folder: Path | None = None,
     ) -> Path:
-        """Make a new theatre's folder; `template_folder` is where its data paths begin."""
+        """Make a new theatre's folder; `template_folder` is where its data paths begin.
+
+        `code_folder` is where its callables and programs begin, if elsewhere.
+        """
         folder = self._root / theatre_id
         folder.mkdir(parents=True)
         origin: JsonObject = {"template_folder": str(template_folder.resolve())}
+        if code_folder is not None:
+            origin["code_folder"] = str(code_folder.resolve())
         replace_durably(folder / _ORIGIN, canonical_line(origin))
         replace_durably(folder / _TEMPLATE, canonical_line(template))
         sync_folder(self._root)
@@ -180,6 +191,7 @@ class FileTheatreStore:
                 journal=journal,
                 folder=folder,
                 template_folder=_template_folder(folder),
+                code_folder=_code_folder(folder),
             )
 
     def view(self, theatre_id: str) -> TheatreView:
@@ -275,3 +287,8 @@ def _load(folder: Path, journal: FileRunJournal) -> Theatre:
 def _template_folder(folder: Path) -> Path:
     origin = parse_object((folder / _ORIGIN).read_bytes())
     return Path(cast("str", origin["template_folder"]))
+
+
+def _code_folder(folder: Path) -> Path | None:
+    origin = parse_object((folder / _ORIGIN).read_bytes())
+    return Path(cast("str", origin["code_folder"])) if "code_folder" in origin else None

@@ -15,7 +15,7 @@ from backend.database.models import LoggedEntry, QueuedEntry, Theatre
 from backend.errors import BackupError
 from backend.repositories.logged_theatres import find_trust_documents
 from backend.repositories.transparency_log import PostgresLog, hold_writer_lock, queue_commitment
-from theatre.cli.log_network import compare_with_others, open_log
+from theatre.api.log_network import compare_with_others, open_log
 from theatre.engine.canonical_json import JsonObject
 from theatre.transparency.continuation import recover
 from theatre.transparency.entries import EntryType, decode_entry

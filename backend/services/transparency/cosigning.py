@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator
 
 from backend.repositories.transparency_log import PostgresLog
-from theatre.cli.log_network import gather_cosignatures
+from theatre.api.log_network import gather_cosignatures
 from theatre.transparency.log import LogWriter
 from theatre.transparency.policy import Policy
 

@@ -19,7 +19,7 @@ from backend.jobs.announcements import LOG_QUEUE, ChangeListener
 from backend.repositories.transparency_log import PostgresLog, hold_writer_lock
 from backend.services.transparency.cosigning import Cosigning
 from backend.services.transparency.keys import LogKeys
-from theatre.cli.log_network import compare_with_others
+from theatre.api.log_network import compare_with_others
 from theatre.engine.errors import TheatreError
 from theatre.transparency.log import LogWriter
 

@@ -47,10 +47,10 @@ from tests.theatre.runs import (
     episodes,
     pilot_stage,
 )
+from theatre.api.issuer_log import append_entries
 from theatre.cli import cli
 from theatre.cli.audits import check_disclosure, salted_lines
 from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.issuer_log import append_entries
 from theatre.engine.bundle_check import CheckReport, CheckStatus, Verdict
 from theatre.engine.bundle_check.arithmetic import tier
 from theatre.engine.bundle_check.standalone import verify

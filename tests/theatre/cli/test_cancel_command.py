@@ -11,10 +11,10 @@ import pytest
 
 from tests.theatre.echelon_process import CARTOGRAPH
 from tests.theatre.forked_echelon import forked
-from theatre.cli.committing import commit_template
+from theatre.api.commitments import commit_template
+from theatre.api.template_files import require_valid
+from theatre.api.workspace import Workspace, utc_now
 from theatre.cli.exits import ExitCode
-from theatre.cli.template_files import require_valid
-from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import parse_object
 from theatre.files.run_journal import EPISODES, read_trail
 

@@ -15,7 +15,7 @@ from tests.theatre.echelon_process import (
     CARTOGRAPH,
     echelon,
 )
-from theatre.cli.connections import replace_construct
+from theatre.api.connections import replace_construct
 from theatre.cli.demo.command import OPENING
 from theatre.cli.demo.stage import FORGED_FILE
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex

@@ -22,11 +22,11 @@ from tests.theatre.echelon_process import (
     started,
     until,
 )
+from theatre.api.workspace import Workspace
 from theatre.cli.demo.client import DemoError, NoAnswerError
 from theatre.cli.demo.place import DemoPlace
 from theatre.cli.demo.service import ServiceEndedError, started_service, write_constructs
 from theatre.cli.demo.theatres import unpack
-from theatre.cli.workspace import Workspace
 
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 

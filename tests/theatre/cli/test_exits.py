@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from theatre import judging
+from theatre.api.errors import InterruptedRunError
 from theatre.cli import exits
-from theatre.cli.exits import ExitCode, InterruptedRunError, exit_code_of
+from theatre.cli.exits import ExitCode, exit_code_of
 from theatre.engine import errors
 from theatre.oracles import errors as oracle_errors
 from theatre.verification import errors as verification_errors
@@ -32,8 +33,14 @@ FAULTS = {
 }
 TABLE = {
     ExitCode.FAILURE: FAULTS,
+    ExitCode.CHECK_FAILED: {"OutdatedPinError"},
+    ExitCode.USAGE: {"UsageError"},
+    ExitCode.LESSER_VERDICT: {"VerdictError"},
     ExitCode.NOT_FOUND: {"NotFoundError", "UnknownConstructError", "RepositoryMissingError"},
     ExitCode.INVALID: {
+        "FolderTakenError",
+        "TableError",
+        "DraftError",
         "AddressNotAllowedError",
         "AlreadySealedError",
         "BundleError",

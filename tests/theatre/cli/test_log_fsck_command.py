@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.theatre.cli.test_run_log import Place, make_place
+from theatre.api.run_log import close_commitment
+from theatre.api.workspace import utc_now
 from theatre.cli import cli
 from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.run_log import close_commitment
-from theatre.cli.workspace import utc_now
 from theatre.engine.theatre import CANCELLED
 from theatre.files.trust_home import TRUST_HOME
 

@@ -18,8 +18,8 @@ from tests.theatre.forked_echelon import forked
 from tests.theatre.runs import Finished, ScriptedAdapter, Stage
 from tests.theatre.thinned import FIXTURES, thinned
 from tests.theatre.verification.verify_command import verify
-from theatre.cli.connections import open_adapters
-from theatre.cli.workspace import Workspace
+from theatre.api.connections import open_adapters
+from theatre.api.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.oracle_contract import Attempt, OracleAdapter, OracleInvocationRequest
 from theatre.engine.templates import product_template

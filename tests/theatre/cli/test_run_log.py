@@ -17,13 +17,13 @@ from click.testing import CliRunner
 from tests.theatre.cli.doubler import write_module, write_theatre
 from tests.theatre.echelon_process import Answer, environment
 from tests.theatre.forked_echelon import forked
+from theatre.api.commitments import commit_template
+from theatre.api.issuer_log import append_entries, issuer_home, read_record
+from theatre.api.run_log import close_commitment, log_commitment, sweep
+from theatre.api.template_files import require_valid
+from theatre.api.workspace import Workspace, utc_now
 from theatre.cli import cli
-from theatre.cli.committing import commit_template
 from theatre.cli.exits import ExitCode
-from theatre.cli.issuer_log import append_entries, issuer_home, read_record
-from theatre.cli.run_log import close_commitment, log_commitment, sweep
-from theatre.cli.template_files import require_valid
-from theatre.cli.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.commitment import close_by

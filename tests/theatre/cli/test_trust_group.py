@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.theatre.transparency.log_stage import signer
+from theatre.api.log_network import HttpLog, LogUnreachableError, open_log
 from theatre.cli import cli
-from theatre.cli.log_network import HttpLog, LogUnreachableError, open_log
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.transparency.notes import KeyKind, SignedCheckpoint

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.theatre.runs import with_changes
-from theatre.cli.template_files import read_template
-from theatre.cli.workspace import Workspace
+from theatre.api.template_files import read_template
+from theatre.api.workspace import Workspace
 from theatre.engine.canonical_json import canonical_line, sha256_hex
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.files.datasets import DatasetRoots

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.theatre.cli.doubler import write_module, write_theatre
-from theatre.cli.workspace import Workspace
+from theatre.api.workspace import Workspace
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.templates import product_template

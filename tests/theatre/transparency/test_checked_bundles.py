@@ -28,9 +28,9 @@ from tests.theatre.transparency.issued_bundle import (
 )
 from tests.theatre.transparency.log_stage import signer
 from tests.theatre.transparency.loopback_log import files_below, serving
+from theatre.api.bundle_proofs import read_reader
+from theatre.api.checks import check_folder
 from theatre.cli import cli
-from theatre.cli.bundle_proofs import read_reader
-from theatre.cli.checking import check_folder
 from theatre.cli.exits import CommandEndedError, exit_code_of
 from theatre.engine.bundle_check import plain_notes, standalone
 from theatre.engine.bundle_check.plain_json import DefectError

@@ -19,9 +19,9 @@ from securesystemslib.signer import CryptoSigner
 from tests.theatre.transparency.log_stage import signer
 from tests.theatre.transparency.loopback_log import files_below, serving, witness_in
 from tests.theatre.transparency.test_record import certified, committed, void
+from theatre.api.log_network import gather_cosignatures
 from theatre.cli import cli
 from theatre.cli.exits import CommandEndedError
-from theatre.cli.log_network import gather_cosignatures
 from theatre.engine.canonical_json import canonical_line
 from theatre.files.log_folder import LogFolder
 from theatre.transparency.errors import LogForkError, ProofError, SignatureError

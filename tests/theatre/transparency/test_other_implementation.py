@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.theatre.transparency.log_stage import entries, signer
 from tests.theatre.transparency.loopback_log import serving, witness_in
-from theatre.cli.log_network import gather_cosignatures
+from theatre.api.log_network import gather_cosignatures
 from theatre.files.log_folder import LogFolder
 from theatre.transparency.errors import LogForkError
 from theatre.transparency.log import Follower, LogWriter

@@ -28,8 +28,8 @@ from tests.theatre.transparency.issued_bundle import (
     asking_for,
     issue_bundle,
 )
-from theatre.cli.bundle_proofs import add_proof_checks, read_reader
-from theatre.cli.checking import check_folder
+from theatre.api.bundle_proofs import add_proof_checks, read_reader
+from theatre.api.checks import check_folder
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.bundle_reader import Evidence
 from theatre.engine.bundle_check.plain_json import DefectError

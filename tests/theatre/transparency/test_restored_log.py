@@ -19,9 +19,9 @@ from click.testing import CliRunner
 from tests.theatre.transparency.log_stage import signer
 from tests.theatre.transparency.loopback_log import files_below, serving, witness_in
 from tests.theatre.transparency.test_record import committed, void
+from theatre.api.issuer_log import append_entries
+from theatre.api.log_network import compare_with_others
 from theatre.cli import cli
-from theatre.cli.issuer_log import append_entries
-from theatre.cli.log_network import compare_with_others
 from theatre.files.open_commitments import OpenCommitment
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.continuation import recover

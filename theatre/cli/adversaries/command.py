@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from theatre.api.template_files import read_template, require_runnable
+from theatre.api.workspace import Workspace
 from theatre.cli.adversaries.rehearsal import (
     COMPOSITE,
     Adversary,
@@ -18,12 +20,10 @@ from theatre.cli.adversaries.rehearsal import (
     generic_adversaries,
     make_leak,
 )
-from theatre.cli.connections import header_option
 from theatre.cli.exits import CommandEndedError, ExitCode, NamedPath, json_option, print_document
+from theatre.cli.options import header_option, template_argument
 from theatre.cli.progress import ProgressLine
 from theatre.cli.tables import format_number, print_table
-from theatre.cli.template_files import read_template, require_runnable, template_argument
-from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.templates import product_template
 

@@ -18,9 +18,9 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from theatre.cli.rehearsal import rehearse, with_adapter
-from theatre.cli.theatre_run import RunOptions
-from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
+from theatre.api.rehearsal import rehearse, with_adapter
+from theatre.api.theatre_run import RunOptions
+from theatre.api.workspace import CONSTRUCTS_FILE, Workspace
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.models import EpisodeResult, GroundTruthEpisode, read_episodes, read_gold_labels
 from theatre.engine.replay import Progress, Rehearsal

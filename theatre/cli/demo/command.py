@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from theatre.cli.bundle_proofs import read_reader
+from theatre.api.bundle_proofs import read_reader
+from theatre.api.checks import check_folder
+from theatre.api.template_files import read_template
+from theatre.api.workspace import Workspace
 from theatre.cli.certificate_report import shorten_path
-from theatre.cli.checking import check_folder
 from theatre.cli.demo.client import ServiceClient
 from theatre.cli.demo.log_end import check_as_a_stranger, drop_run
 from theatre.cli.demo.pages import (
@@ -36,8 +38,6 @@ from theatre.cli.exits import (
     require_extras,
 )
 from theatre.cli.pictures import draw_bundle
-from theatre.cli.template_files import read_template
-from theatre.cli.workspace import Workspace
 from theatre.engine.bundle_check import Verdict
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import resource_root

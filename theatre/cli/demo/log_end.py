@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from theatre.api.log_network import open_log
 from theatre.cli.demo.place import DemoPlace
-from theatre.cli.log_network import open_log
 from theatre.cli.monitor_command import Report, look_at_log
 from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import JsonObject

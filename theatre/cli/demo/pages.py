@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
+from theatre.api.checks import format_verdict
 from theatre.cli.certificate_report import best_baseline, shorten_path
-from theatre.cli.checking import format_verdict
 from theatre.cli.demo.log_end import Stranger, Watched
 from theatre.cli.demo.place import DemoPlace
 from theatre.cli.demo.theatres import OpenRubric

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from theatre.cli.workspace import Workspace
+from theatre.api.workspace import Workspace
 from theatre.engine.errors import StateConflictError
 
 _PREFIX = "ECHELON_"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from theatre.api.checks import check_folder, format_verdict
+from theatre.api.connections import replace_construct
 from theatre.cli.certificate_report import print_certificate, print_comparison
-from theatre.cli.checking import check_folder, format_verdict
-from theatre.cli.connections import replace_construct
 from theatre.cli.demo import pages as show
 from theatre.cli.demo.client import BASE, TAKEN, ServiceClient, sign_in
 from theatre.cli.demo.log_end import Watched, watch_log

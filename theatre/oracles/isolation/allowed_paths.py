@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import theatre
-
-_PACKAGE = Path(theatre.__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[2]
 LAUNCHER = Path(__file__).with_name("launcher.py").resolve()
 
 OWN_CODE = (LAUNCHER,)

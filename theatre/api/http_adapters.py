@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
-from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace, utc_now
+from theatre.api.event_loop import complete
+from theatre.api.workspace import OUTBOUND_ALLOW, Workspace, utc_now
 from theatre.oracles.construct_registry import RegisteredConstruct
 from theatre.oracles.endpoints import Construct, ReachableAdapter
 from theatre.oracles.errors import OutboundPolicyError
@@ -42,7 +42,7 @@ def check_address(place: str, workspace: Workspace) -> str | None:
     """Return what is doubtful of a URL now; raises as `OutboundPolicy.judge_found`."""
     policy = outbound_policy(workspace)
     url = policy.check_url(place)
-    found = asyncio.run(resolve_addresses(policy, [place]))
+    found = complete(resolve_addresses(policy, [place]))
     return policy.judge_found(url, found.get(place, ()))
 
 

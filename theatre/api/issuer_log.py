@@ -1,13 +1,14 @@
-"""The issuer of this command line: his keys and his log, written to and read."""
+"""The issuer on this machine: his keys and his log, written to and read."""
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import os
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
-from theatre.cli.exits import warn
+from theatre.api.event_loop import complete
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.files.trust_home import TrustHome, trust_folder
 from theatre.transparency.errors import LogForkError
@@ -24,6 +25,8 @@ from theatre.transparency.proofs import LogProof
 from theatre.transparency.record import LogRecord
 from theatre.transparency.trust import Trust
 
+_LOG: Final = logging.getLogger(__name__)
+
 
 def issuer_home() -> TrustHome:
     """Return the folder of this user's keys and log."""
@@ -39,13 +42,13 @@ async def compare_log(home: TrustHome, trust: Trust) -> Sequence[Witness]:
     copies = home.copies()
     if not (witnesses or copies or trust.url):
         return ()
-    from theatre.cli.log_network import (  # noqa: PLC0415 - aiohttp takes its time
+    from theatre.api.log_network import (  # noqa: PLC0415 - aiohttp takes its time
         compare_with_others,
     )
 
     compared = await compare_with_others(home.log, trust, copies)
     for other in compared.missing:
-        warn(str(other))
+        _LOG.warning("%s", other)
     return compared.witnesses
 
 
@@ -63,11 +66,11 @@ async def append_entries(home: TrustHome, trust: Trust, entries: Sequence[bytes]
         appended = await writer.append(entries)
     if not witnesses:
         return appended
-    from theatre.cli.log_network import gather_cosignatures  # noqa: PLC0415 - aiohttp takes its time
+    from theatre.api.log_network import gather_cosignatures  # noqa: PLC0415 - aiohttp takes its time
 
     lines, missing = await gather_cosignatures(home.log, appended.checkpoint, witnesses)
     for witness in missing:
-        warn(f"no cosignature: {witness}")
+        _LOG.warning("no cosignature: %s", witness)
     async with home.log.hold():
         await writer.open()
         if lines and writer.tree.size == appended.size:
@@ -124,7 +127,7 @@ def place_in_log(theatre_id: str, now: datetime) -> JsonObject | None:
     """
     home = issuer_home()
     trust = home.read()
-    record = LogRecord() if trust is None else asyncio.run(read_record(home, trust))
+    record = LogRecord() if trust is None else complete(read_record(home, trust))
     found = record.commitments.get(theatre_id)
     if trust is None or found is None:
         return None

@@ -9,6 +9,7 @@ and an entry that the log has already keeps its place. Source: docs/contract/tru
 
 from __future__ import annotations
 
+import logging
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,9 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, cast
 
-from theatre.cli.exits import warn
-from theatre.cli.issuer_log import append_entries, issuer_home, prove_commitment
-from theatre.cli.workspace import utc_now
+from theatre.api.issuer_log import append_entries, issuer_home, prove_commitment
+from theatre.api.workspace import utc_now
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.coin import Coin
@@ -63,6 +63,7 @@ from theatre.transparency.statements import (
 from theatre.transparency.trust import Trust
 
 PROOFS: Final = "proofs"
+_LOG: Final = logging.getLogger(__name__)
 _DRAFT: Final = ".proofs.partial"
 _ENDED: Final = frozenset({TheatreState.RESOLVED.value, TheatreState.ARCHIVED.value})
 _OF_RESOLUTION: Final = ("certificate_id", "verification_tier", "results_hash")
@@ -174,16 +175,17 @@ async def close_commitment(view: TheatreView, *, is_checked: bool = False) -> No
             known, signed = await _decide(home, trust, known, view, is_checked=is_checked)
         await _finish(home, trust, known, signed)
     except (TheatreError, OSError) as error:
-        warn(
-            f"the commitment of {view.theatre_id} is still open in your log, which the "
-            f"next run closes: {error}"
+        _LOG.warning(
+            "the commitment of %s is still open in your log, which the next run closes: %s",
+            view.theatre_id,
+            error,
         )
 
 
 def _warn_unsigned(view: TheatreView) -> None:
     bundle = view.folder / bundle_name(view.theatre_id)
     if (bundle / CERTIFICATE).exists() and not (bundle / PROOFS).exists():
-        warn(f"not signed: no commitment of {view.theatre_id} is open in your log")
+        _LOG.warning("not signed: no commitment of %s is open in your log", view.theatre_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,7 @@ async def _decide(
             signed = await _sign(home, trust, known, certificate)
             closing = certificate_entry(certificate, signed.payload, index)
         except NotEarnedError as error:
-            warn(f"not signed: {error}")
+            _LOG.warning("not signed: %s", error)
             closing = _void(known, index, VoidReason.FAILED)
     else:
         closing = _void(known, index, void_reason(resolution))
@@ -247,7 +249,7 @@ def _check_result(
         raise NotEarnedError("expected the certificate that the theatre ended with, got another")
     if not is_checked:
         # It has lain there since a process died: it may have been changed.
-        from theatre.cli.checking import check_folder  # noqa: PLC0415 - for what a crash left only
+        from theatre.api.checks import check_folder  # noqa: PLC0415 - for what a crash left only
 
         report = check_folder(known.folder / bundle_name(known.theatre_id))
         if report.failed:
@@ -349,7 +351,7 @@ async def _finish(
                 )
                 await _write_proofs(home, trust, known, signed, appended)
             except NotEarnedError as error:
-                warn(f"no proofs for {known.theatre_id}: {error}")
+                _LOG.warning("no proofs for %s: %s", known.theatre_id, error)
     home.open_commitments.remove(known.theatre_id)
 
 
@@ -389,7 +391,7 @@ async def sweep(*, at: datetime, running: str | None = None) -> None:
         try:
             await _sweep_one(home, theatre_id, at, is_here=theatre_id == running)
         except (TheatreError, OSError) as error:
-            warn(f"the commitment of {theatre_id} stays open: {error}")
+            _LOG.warning("the commitment of %s stays open: %s", theatre_id, error)
 
 
 async def _sweep_one(home: TrustHome, theatre_id: str, at: datetime, *, is_here: bool) -> None:

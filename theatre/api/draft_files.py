@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from theatre.cli.exits import read_file
-from theatre.cli.workspace import Workspace
+from theatre.api.named_files import read_file
+from theatre.api.template_files import DRAFT_NAMES
+from theatre.api.workspace import Workspace
 from theatre.drafts.errors import DraftError
 from theatre.drafts.ground_truth import data_faults
 from theatre.drafts.pinning import PinnedDraft, changes, resolve_draft
@@ -17,10 +18,7 @@ from theatre.engine.schema_registry import SchemaViolation
 from theatre.engine.template_validator import TemplateValidator
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.files.durable import replace_durably
-from theatre.oracles.endpoints import Places
 from theatre.scorers import load_scorers
-
-DRAFT_NAMES = ("echelon.yaml", "echelon.yml", "echelon.json")
 
 
 def find_draft(folder: Path) -> Path:
@@ -34,19 +32,12 @@ def find_draft(folder: Path) -> Path:
     return found
 
 
-def places_of(folder: Path, workspace: Workspace) -> Places:
-    """Return what the constructs of a template or draft in `folder` are looked up in."""
-    return Places(
-        find=lambda construct_id: workspace.find_registered(construct_id, folder), folder=folder
-    )
-
-
 def resolve_file(path: Path, draft: JsonObject, workspace: Workspace) -> PinnedDraft:
     """Return the template of the draft at `path` as its files are now, as `resolve_draft`."""
     return resolve_draft(
         draft,
         scorers=load_scorers(),
-        places=places_of(path.parent, workspace),
+        places=workspace.places(path.parent),
         datasets=workspace.datasets_for(path.parent),
     )
 

@@ -1,4 +1,4 @@
-"""The folders and settings of the command line; the only reader of its environment variables."""
+"""The folders and settings of this machine; the only reader of the environment variables."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from theatre.oracles.construct_registry import (
     RemoteConstruct,
     program_of,
 )
+from theatre.oracles.endpoints import Places
 from theatre.oracles.errors import UnknownConstructError
 
 CONSTRUCTS_FILE = "constructs.toml"
@@ -25,7 +26,7 @@ OUTBOUND_ALLOW = "ECHELON_OUTBOUND_ALLOW"
 
 
 def utc_now() -> datetime:
-    """Return the time; the one clock that the command line hands to the engine."""
+    """Return the time; the one clock that is handed to the engine here."""
     return datetime.now(UTC)
 
 
@@ -40,6 +41,7 @@ class Workspace:
     - `outbound_allow` (ECHELON_OUTBOUND_ALLOW, separated by commas): where calls may go besides
       public addresses, as `OutboundPolicy` takes it.
     - `environment`: all variables, for the request headers whose values are in some of them.
+    - `code_folder`: where callables and programs of a template begin, if not in its own folder.
     """
 
     home: Path
@@ -48,6 +50,7 @@ class Workspace:
     constructs: Path | None
     outbound_allow: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
+    code_folder: Path | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workspace:
@@ -79,6 +82,14 @@ class Workspace:
         shipped = resource_root() / "fixtures" / "constructs" / CONSTRUCTS_FILE
         candidates = [folder / CONSTRUCTS_FILE, self.constructs, shipped]
         return [path for path in candidates if path is not None and path.is_file()]
+
+    def places(self, template_folder: Path, headers_env: Mapping[str, str] | None = None) -> Places:
+        """Return what the endpoints of a template in `template_folder` are looked up in."""
+        return Places(
+            find=lambda construct_id: self.find_registered(construct_id, template_folder),
+            folder=self.code_folder or template_folder,
+            headers_env=headers_env or {},
+        )
 
     def find_construct(self, construct_id: str, template_folder: Path) -> RegisteredConstruct:
         """Return a registered construct that is run here; errors as `find_registered`.

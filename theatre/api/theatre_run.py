@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from theatre.cli.committing import find_closed_folders, find_environment, refuse_copies
-from theatre.cli.connections import check_all_reachable, construct_authors, open_adapters
-from theatre.cli.judging import open_judge
-from theatre.cli.run_log import Logged, close_commitment, end_overdue, follow_move, log_commitment
-from theatre.cli.workspace import Workspace, utc_now
+from theatre.api.commitments import find_closed_folders, find_environment, refuse_copies
+from theatre.api.connections import check_all_reachable, construct_authors, open_adapters
+from theatre.api.judge import open_judge
+from theatre.api.run_log import Logged, close_commitment, end_overdue, follow_move, log_commitment
+from theatre.api.workspace import Workspace, utc_now
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Draws
@@ -34,7 +35,10 @@ from theatre.scorers import load_computations, load_episode_runners, load_scorer
 
 @contextlib.contextmanager
 def cancel_on_signal(number: signal.Signals) -> Iterator[None]:
-    """Let a signal cancel the running task."""
+    """Let a signal cancel the running task; where signals arrive, that is in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task is not None:
         loop.add_signal_handler(number, task.cancel)
@@ -123,6 +127,7 @@ async def run_theatre(
     """
     with workspace.store.hold(theatre_id) as held:
         template = product_template(held.theatre.template)
+        workspace = replace(workspace, code_folder=held.code_folder)
         is_logged = options.on_rehearsed is None and held.theatre.commitment.reproduces is None
         now = utc_now()
         if await end_overdue(held, now):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
-from theatre.cli.exits import read_file
+from theatre.api.named_files import read_file
 from theatre.drafts.documents import is_draft
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, canonical_bytes, parse_object
 from theatre.engine.errors import InvalidTemplateError, ParseError
@@ -18,10 +16,7 @@ from theatre.engine.template_validator import TemplateValidator, ValidationRepor
 from theatre.engine.templates import TemplateView, product_template
 from theatre.scorers import load_scorers
 
-# The argument of commands that take a template file.
-
-
-template_argument = click.argument("template", type=click.Path(path_type=Path))
+DRAFT_NAMES = ("echelon.yaml", "echelon.yml", "echelon.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +36,7 @@ def read_written(path: Path) -> Written:
     if path.suffix not in {".yaml", ".yml"}:
         document = parse_object(data, max_depth=MAX_INPUT_DEPTH)
         return Written(document=document, is_draft=is_draft(document))
-    # Imported here: templates are JSON, and do without.
-    from theatre.files.yaml_files import parse_yaml  # noqa: PLC0415  # see above
+    from theatre.files.yaml_files import parse_yaml  # noqa: PLC0415 - JSON needs no YAML
 
     value = parse_yaml(data, as_json=True)
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
@@ -52,16 +46,42 @@ def read_written(path: Path) -> Written:
     return Written(document=document, is_draft="schema_version" not in document)
 
 
+def as_written(template: str | Path | Mapping[str, object]) -> tuple[Written, Path]:
+    """Return a file as `read_written`, or a document through the strict parser; and its path.
+
+    A document has that of a draft in the current folder, where its paths begin. Raises
+    CanonicalisationError for one that has no JSON form.
+    """
+    if not isinstance(template, Mapping):
+        return read_written(Path(template)), Path(template)
+    document = parse_object(canonical_bytes({**template}), max_depth=MAX_INPUT_DEPTH)
+    return Written(document=document, is_draft=is_draft(document)), Path.cwd() / DRAFT_NAMES[0]
+
+
 def read_template(path: Path) -> JsonObject:
     """Parse a template file strictly, or pin a draft; errors as `read_written` and `pin_file`."""
-    written = read_written(path)
+    return template_of(read_written(path), path)
+
+
+def template_of(written: Written, path: Path) -> JsonObject:
+    """Return what was written if it is a template, else its draft pinned, as `pin_file`."""
     if not written.is_draft:
         return written.document
-    # Imported here: what looks at constructs is not for a hash.
-    from theatre.cli.draft_files import pin_file  # noqa: PLC0415  # see above
-    from theatre.cli.workspace import Workspace  # noqa: PLC0415  # see above
+    # What reads a template must not wait for what compiles drafts and knows constructs.
+    from theatre.api.draft_files import pin_file  # noqa: PLC0415
+    from theatre.api.workspace import Workspace  # noqa: PLC0415
 
     return pin_file(path, Workspace.from_environment(), written.document)
+
+
+def open_template(template: str | Path | Mapping[str, object]) -> tuple[JsonObject, Path]:
+    """Return a template and the folder in which its data paths begin: its own, or this one.
+
+    A draft is pinned. A document is taken through the strict parser, too. Errors as
+    `read_template`, and CanonicalisationError for a document that is no JSON.
+    """
+    written, path = as_written(template)
+    return template_of(written, path), path.parent
 
 
 def validate_template(document: JsonObject, *, certificate_run: bool = True) -> ValidationReport:

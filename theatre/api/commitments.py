@@ -1,28 +1,24 @@
-"""`echelon theatre commit`: from a template file to a committed theatre in the store."""
+"""From a template to a committed theatre in the store."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 from uuid import uuid4
 
-import click
-
-from theatre.cli.exits import json_option, print_document
-from theatre.cli.template_files import (
+from theatre.api.event_loop import complete
+from theatre.api.template_files import (
     ValidTemplate,
-    read_template,
     require_runnable,
-    require_valid,
-    template_argument,
 )
-from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace, utc_now
+from theatre.api.workspace import OUTBOUND_ALLOW, Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.clock import Clock, SteadyClock
 from theatre.engine.coin import COIN_BYTES, Coin
@@ -36,7 +32,6 @@ from theatre.oracles.dataset_copies import refuse_dataset_copies
 from theatre.oracles.endpoints import (
     BY_URL,
     REGISTERED,
-    Places,
     endpoints,
     environment_for,
     isolation_for,
@@ -44,38 +39,19 @@ from theatre.oracles.endpoints import (
 from theatre.oracles.errors import AddressNotAllowedError
 from theatre.scorers import load_scorers, scorers_in_use
 
-
-@click.command()
-@template_argument
-@json_option
-def commit(template: Path, *, as_json: bool) -> None:
-    """Create a theatre from TEMPLATE and commit it; its data must be there and unchanged."""
-    valid = require_valid(read_template(template))
-    theatre = commit_named(valid, template.parent, Workspace.from_environment())
-    commitment_hash = theatre.commitment.commitment_hash
-    if as_json:
-        print_document(
-            {
-                "theatre_id": theatre.theatre_id,
-                "state": theatre.state.value,
-                "commitment_hash": commitment_hash,
-            }
-        )
-    else:
-        click.echo(f"theatre     {theatre.theatre_id}")
-        click.echo(f"commitment  {commitment_hash}")
+_LOG: Final = logging.getLogger(__name__)
 
 
 def commit_named(template: ValidTemplate, folder: Path, workspace: Workspace) -> Theatre:
     """Commit a template from a file in `folder`, after a look at the constructs that it names.
 
-    What is doubtful about them is a warning on stderr. Raises UnknownConstructError,
+    What is doubtful about them is a warning. Raises UnknownConstructError,
     OutboundPolicyError, OutboundRefusedError, and what `commit_template` raises.
     """
     if isinstance(template.view, ProductTheatreTemplate):
         for doubt in _check_named(template.view, workspace, folder):
-            click.echo(f"warning: {doubt}", err=True)
-    return asyncio.run(commit_template(template, template_folder=folder, workspace=workspace))
+            _LOG.warning("%s", doubt)
+    return complete(commit_template(template, template_folder=folder, workspace=workspace))
 
 
 def _check_named(
@@ -91,7 +67,7 @@ def _check_named(
         if endpoint.is_registered:
             workspace.find_registered(endpoint.place.removeprefix(REGISTERED), template_folder)
         elif endpoint.adapter_type in BY_URL and not endpoint.place.startswith("["):
-            from theatre.cli.http_adapters import check_address  # noqa: PLC0415  # aiohttp costs start-up time
+            from theatre.api.http_adapters import check_address  # noqa: PLC0415  # aiohttp costs start-up time
 
             with name_variable_in_errors():
                 doubt = check_address(endpoint.place, workspace)
@@ -220,7 +196,12 @@ async def _commit(
         reproduces=None if revealed is None else revealed.bundle_hash,
     )
     store = workspace.store
-    store.create_folder(theatre.theatre_id, document, template_folder=template_folder)
+    store.create_folder(
+        theatre.theatre_id,
+        document,
+        template_folder=template_folder,
+        code_folder=workspace.code_folder,
+    )
     with store.hold(theatre.theatre_id) as held:
         for path, source in {} if revealed is None else revealed.datasets().items():
             (held.data / path).parent.mkdir(parents=True, exist_ok=True)
@@ -239,7 +220,7 @@ async def find_environment(
     template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
 ) -> JsonObject | None:
     """Return what the constructs of a template can import here, as `environment_for`."""
-    places = _places(workspace, template_folder)
+    places = workspace.places(template_folder)
     return await asyncio.to_thread(environment_for, template, places)
 
 
@@ -248,7 +229,7 @@ async def _probe_isolation(
 ) -> JsonObject | None:
     """Return what the constructs of a template cannot reach, as `isolation_for`."""
     closed = find_closed_folders(workspace, template_folder)
-    places = _places(workspace, template_folder)
+    places = workspace.places(template_folder)
     return await asyncio.to_thread(isolation_for, template, places, closed)
 
 
@@ -259,17 +240,10 @@ async def refuse_copies(
     datasets: DatasetRoots,
 ) -> None:
     """Refuse constructs whose files hold the ground truth, as `refuse_dataset_copies`."""
-    places = _places(workspace, template_folder)
+    places = workspace.places(template_folder)
     await asyncio.to_thread(refuse_dataset_copies, template, places, datasets)
 
 
 def find_closed_folders(workspace: Workspace, template_folder: Path) -> list[Path]:
     """Return the folders with answers, which no construct may read."""
     return [workspace.home.resolve(), template_folder.resolve(), *workspace.dataset_roots]
-
-
-def _places(workspace: Workspace, template_folder: Path) -> Places:
-    return Places(
-        find=lambda construct_id: workspace.find_registered(construct_id, template_folder),
-        folder=template_folder,
-    )

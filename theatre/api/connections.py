@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
-
-from theatre.cli.committing import name_variable_in_errors
-from theatre.cli.workspace import Workspace, utc_now
+from theatre.api.commitments import name_variable_in_errors
+from theatre.api.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.templates import PLAIN_ADAPTERS, ProductTheatreTemplate, VersionPins
 from theatre.oracles.construct_registry import (
@@ -24,7 +21,6 @@ from theatre.oracles.endpoints import (
     REGISTERED,
     Construct,
     Endpoint,
-    Places,
     ReachableAdapter,
     construct_at,
     endpoints,
@@ -55,40 +51,6 @@ def replace_construct(template: JsonObject, construct_id: str, *, version: str) 
     return parse_object(canonical_bytes(changed))
 
 
-# `--header NAME=VARIABLE`: the name of a header, and of the variable that holds its value.
-#
-# A value must not be in argv, where every user of the machine can read it.
-
-
-# The name is a token of RFC 9110, §5.6.2.
-_PAIR = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)=([A-Za-z_][0-9A-Za-z_]*)")
-
-
-def _variables(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
-    """Return header → variable; errors do not repeat a word, which may be a value."""
-    pairs = [_PAIR.fullmatch(word) for word in words]
-    if not all(pairs):
-        raise click.BadParameter(
-            "expected NAME=VARIABLE: the name of a header, and of the environment variable that "
-            "holds its value"
-        )
-    named = [(pair[1], pair[2]) for pair in pairs if pair is not None]
-    if len(dict(named)) != len(named):
-        names = ", ".join(name for name, _ in named)
-        raise click.BadParameter(f"expected each header once, got {names}")
-    return dict(named)
-
-
-header_option = click.option(
-    "--header",
-    "headers_env",
-    metavar="NAME=VARIABLE",
-    multiple=True,
-    callback=_variables,
-    help="Send the value of an environment variable as a header to URLs of the template.",
-)
-
-
 MOCK = "mock"
 
 
@@ -108,7 +70,7 @@ async def open_adapters(
     Nothing is started or connected yet. Raises what `construct_at` raises, and
     OutboundPolicyError, OutboundRefusedError and RequestHeadersError for what cannot be called.
     """
-    places = make_places(workspace, template_folder, headers_env=headers_env)
+    places = workspace.places(template_folder, headers_env)
     wanted = endpoints(template)
     refuse_unused_headers(wanted, headers_env)
     adapters: dict[str, ReachableAdapter] = {}
@@ -134,7 +96,7 @@ def construct_authors(
 
     Raises what `construct_at` raises.
     """
-    places = make_places(workspace, template_folder, headers_env={})
+    places = workspace.places(template_folder)
     return {
         endpoint.construct_id: (
             None if endpoint.adapter_type == MOCK else construct_at(endpoint, places).author
@@ -162,21 +124,10 @@ def make_adapter(construct: Construct, workspace: Workspace) -> ReachableAdapter
     """
     if isinstance(construct, RegisteredConstruct) and construct.start_seconds is None:
         return local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
-    from theatre.cli.http_adapters import make_http_adapter  # noqa: PLC0415  # as below
+    from theatre.api.http_adapters import make_http_adapter  # noqa: PLC0415  # as below
 
     with name_variable_in_errors():
         return make_http_adapter(construct, workspace)
-
-
-def make_places(
-    workspace: Workspace, template_folder: Path, *, headers_env: Mapping[str, str]
-) -> Places:
-    """Return what the endpoints of a template in that folder are looked up in."""
-    return Places(
-        find=lambda construct_id: workspace.find_registered(construct_id, template_folder),
-        folder=template_folder,
-        headers_env=headers_env,
-    )
 
 
 def _adapter(
@@ -184,13 +135,13 @@ def _adapter(
 ) -> ReachableAdapter:
     if endpoint.adapter_type == "http":
         # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
-        from theatre.cli.http_adapters import make_http_adapter  # noqa: PLC0415  # see above
+        from theatre.api.http_adapters import make_http_adapter  # noqa: PLC0415  # see above
 
         is_plain = pins.adapter_version == PLAIN_PIN
         return make_http_adapter(construct, workspace, PLAIN_ORACLE if is_plain else ENVELOPES)
     if endpoint.adapter_type in PLAIN_ADAPTERS:
         # Imported here: the SDKs take half a second, which only their runs should pay.
-        from theatre.cli.http_adapters import surroundings  # noqa: PLC0415  # see above
+        from theatre.api.http_adapters import surroundings  # noqa: PLC0415  # see above
         from theatre.oracles.plain_adapters import make_plain_adapter  # noqa: PLC0415  # see above
 
         return make_plain_adapter(endpoint, construct, surroundings(workspace))

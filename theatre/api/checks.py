@@ -1,7 +1,4 @@
-"""The independent check with what is installed, and its report as lines.
-
-Apart from the command: `echelon check --help` must not wait for it to be imported.
-"""
+"""The independent check with what is installed."""
 
 from __future__ import annotations
 
@@ -10,10 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import click
-
-from theatre.cli.bundle_proofs import REQUIREMENTS, Reader, add_proof_checks
-from theatre.cli.exits import CommandEndedError, ExitCode, echo, print_document, read_file
+from theatre.api.bundle_proofs import Reader, add_proof_checks
+from theatre.api.errors import UsageError
+from theatre.api.named_files import read_file
 from theatre.engine.bundle_check import Check, CheckReport, CheckStatus, check_bundle
 from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.errors import NotFoundError, TheatreError
@@ -33,7 +29,7 @@ def check_folder(
     """Check a bundle and its proofs; NotFoundError for a missing bundle or certificate file.
 
     `reader` is whom the proofs are held to, None for the author of what is his own; `online` asks
-    the log, too. Raises click.BadParameter for a certificate inside the bundle: it must be an
+    the log, too. Raises UsageError for a certificate inside the bundle: it must be an
     independent copy.
     """
     if not bundle.exists():
@@ -41,9 +37,8 @@ def check_folder(
     copy = None
     if certificate is not None:
         if Path(os.path.realpath(certificate)).is_relative_to(os.path.realpath(bundle)):
-            raise click.BadParameter(
-                f"expected a certificate kept outside the bundle, got {str(certificate)!r:.200}",
-                param_hint="--certificate",
+            raise UsageError(
+                f"expected a certificate kept outside the bundle, got {str(certificate)!r:.200}"
             )
         copy = read_file(certificate, what="a certificate")
     now = datetime.now(UTC)
@@ -84,41 +79,6 @@ def add_verification_check(report: CheckReport, bundle: Path, certificate: Path)
         actual=actual,
     )
     return replace(report, checks=(*report.checks, line))
-
-
-def require_consistent(
-    bundle: Path, *, as_json: bool, is_named: bool = False, certificate: Path | None = None
-) -> None:
-    """Recompute every score of a bundle; where the check fails, print the report and end.
-
-    `is_named`: which bundle it is stands above the report, too. Errors as `check_folder`.
-    """
-    report = check_folder(bundle, certificate=certificate)
-    if report.consistent:
-        return
-    if as_json:
-        named = {"bundle": str(bundle)} if is_named else {}
-        print_document({**named, **report.as_document()})
-    else:
-        if is_named:
-            echo(f"bundle       {bundle}")
-        print_report(report)
-    raise CommandEndedError(ExitCode.CHECK_FAILED if report.failed else ExitCode.INCOMPLETE)
-
-
-def print_report(report: CheckReport) -> None:
-    """Print one line a check, and what was expected and seen where it failed.
-
-    Of a proof it is told what it shows, too: whose key, which entry, which run of how many.
-    """
-    for line in report.checks:
-        echo(f"{line.status.value.upper():11}  {line.id}")
-        if line.status is CheckStatus.PASS and line.id in REQUIREMENTS:
-            echo(f"{'':11}    {line.actual}")
-        if line.status is not CheckStatus.PASS:
-            echo(f"{'':11}    expected {line.expected}")
-            echo(f"{'':11}    got      {line.actual}")
-    echo(format_verdict(report))
 
 
 def format_verdict(report: CheckReport) -> str:

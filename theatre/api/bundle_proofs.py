@@ -7,7 +7,6 @@ it unasked: a liar would put his own there. Source: docs/contract/trust.md §1, 
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit
 
-from theatre.cli.exits import read_file
+from theatre.api.event_loop import complete
+from theatre.api.named_files import read_file
 from theatre.engine.bundle_check import Check, CheckReport, CheckStatus
 from theatre.engine.bundle_check.folder import (
     AUDIT_TRAIL,
@@ -200,14 +200,14 @@ def _ask_log(reader: Reader | None, logged: LoggedCertificate | None, now: datet
     if reader.log is None:
         return _unavailable("the trust.json names no http address of the log")
     try:
-        return _check(asyncio.run(_closure(reader.log, reader.trust, logged, now)))
+        return _check(complete(_closure(reader.log, reader.trust, logged, now)))
     except (TransparencyError, NotFoundError) as error:
         return _unavailable(str(error))
 
 
 async def _closure(place: str, trust: Trust, logged: LoggedCertificate, now: datetime) -> ProofLine:
     # Who does not ask the log need not wait for what reads it.
-    from theatre.cli.log_network import open_log  # noqa: PLC0415
+    from theatre.api.log_network import open_log  # noqa: PLC0415
     from theatre.transparency.closure import check_closure  # noqa: PLC0415
 
     async with open_log(place) as store:

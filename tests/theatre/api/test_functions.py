@@ -1,0 +1,233 @@
+"""`from theatre import …`: rehearse, certify, check and validate in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.theatre.cli.doubler import EPISODES, write_module, write_theatre
+from theatre import (
+    Certificate,
+    InvalidTemplateError,
+    NotFoundError,
+    Run,
+    TheatreError,
+    UsageError,
+    VerdictError,
+    check,
+    run,
+    validate,
+)
+from theatre.api.callables import with_callable
+from theatre.api.runs import go_on_or_commit
+from theatre.api.workspace import Workspace
+from theatre.cli import cli
+from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.files.trust_home import TRUST_HOME
+
+EIGHT_RIGHT = "1.000 [0.676, 1.000], n 8"
+
+
+def imported(path: Path, name: str) -> Callable[..., object]:
+    """Import a function of a file, as a notebook or a test may have it."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    function: Callable[..., object] = getattr(module, name)
+    return function
+
+
+@dataclass(frozen=True)
+class Place:
+    """A template that names another construct, and elsewhere a module with a callable."""
+
+    folder: Path
+
+    @property
+    def template(self) -> Path:
+        return self.folder / "questions" / "template.json"
+
+    @property
+    def code(self) -> Path:
+        return self.folder / "code" / "doubling.py"
+
+    @property
+    def double(self) -> Callable[..., object]:
+        return imported(self.code, "double")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("api")
+    (folder / "questions").mkdir()
+    (folder / "code").mkdir()
+    write_theatre(folder / "questions", adapter_type="http", endpoint="https://example.org/")
+    write_module(folder / "code")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(TRUST_HOME, str(folder / "trust"))
+        patch.setenv("ECHELON_HOME", str(folder / "home"))
+        yield Place(folder)
+
+
+@pytest.fixture(scope="module")
+def certified(place: Place) -> Run:
+    return run(place.template, construct=place.double)
+
+
+def test_a_callable_is_rehearsed_and_nothing_is_kept(place: Place) -> None:
+    seen: list[tuple[int, int]] = []
+    rehearsed = run(
+        place.template,
+        construct=place.double,
+        store=place.folder / "none",
+        rehearsal=True,
+        on_progress=lambda progress: seen.append((progress.done, progress.total)),
+    )
+    assert rehearsed.outcome == "rehearsed"
+    assert str(rehearsed.scores["right"]) == EIGHT_RIGHT
+    assert rehearsed.scores["composite"].value == 1
+    assert (rehearsed.certificate, rehearsed.bundle, rehearsed.theatre_id) == (None, None, None)
+    assert seen[-1] == (EPISODES, EPISODES)
+    assert not (place.folder / "none").exists()
+    third = [*rehearsed.episodes()][2]
+    assert (third.input_data, third.answers, third.expected, third.scores, third.error) == (
+        {"number": 3},
+        {"doubler": {"result": 6}},
+        {"double": 6},
+        {"right": 1},
+        None,
+    )
+
+
+def test_a_callable_is_certified_logged_and_checked(certified: Run) -> None:
+    assert (certified.outcome, certified.tier) == ("certified", "UNVERIFIED")
+    assert certified.bundle is not None
+    assert certified.certificate == Certificate.read(certified.bundle)
+    assert str(certified.certificate.scores["right"]) == EIGHT_RIGHT
+    assert certified.certificate.document["version_source"] == "computed"
+    assert [one.outcome for one in certified.episodes()] == ["scored"] * EPISODES
+    report = check(certified.bundle, require="logged")
+    assert report.verdict == "valid, logged"
+    template = parse_object((certified.bundle / "template.json").read_bytes())
+    config = template["product_theatre_config"]
+    assert isinstance(config, dict)
+    assert (config["adapter_type"], config["adapter_endpoint"]) == ("python", "doubling:double")
+
+
+def test_an_edit_of_the_module_is_another_construct(
+    place: Place, certified: Run, tmp_path: Path
+) -> None:
+    worse = tmp_path / "doubling.py"
+    worse.write_text(place.code.read_text("utf-8").replace("2 *", "3 *"), "utf-8")
+    edited = run(place.template, construct=imported(worse, "double"), store=tmp_path, concurrency=1)
+    assert edited.certificate is not None
+    assert certified.certificate is not None
+    assert edited.certificate.construct_version != certified.certificate.construct_version
+    assert edited.certificate.commitment_hash != certified.certificate.commitment_hash
+    assert edited.scores["right"].value == 0
+
+
+def test_a_committed_callable_is_run_by_its_id_from_anywhere(place: Place, tmp_path: Path) -> None:
+    document, code = with_callable(parse_object(place.template.read_bytes()), place.double)
+    workspace = replace(Workspace.from_environment(), home=tmp_path, code_folder=code)
+    theatre_id = go_on_or_commit(document, place.template.parent, workspace, new=False)
+    assert run(theatre_id, store=tmp_path).outcome == "certified"
+
+
+def test_a_run_needs_no_event_loop_of_its_own(place: Place) -> None:
+    async def as_in_a_notebook() -> Run:
+        return run(place.template, construct=place.double, rehearsal=True)
+
+    assert asyncio.run(as_in_a_notebook()).outcome == "rehearsed"
+
+
+def test_what_is_required_is_reached_or_raised(certified: Run, tmp_path: Path) -> None:
+    assert certified.bundle is not None
+    copy = tmp_path / "copy"
+    shutil.copytree(certified.bundle, copy)
+    shutil.rmtree(copy / "proofs")
+    assert check(copy).verdict == "consistent"
+    with pytest.raises(VerdictError, match="'valid' or 'valid, logged', got 'consistent'"):
+        check(copy, require="valid")
+    (copy / "scores" / "aggregate.json").write_bytes(b"{}\n")
+    with pytest.raises(VerdictError, match="inventory: expected") as error:
+        check(copy, require="logged")
+    assert error.value.report.failed
+    assert isinstance(error.value, TheatreError)
+
+
+def test_the_commands_print_what_the_functions_return(place: Place, certified: Run) -> None:
+    def printed(*arguments: object) -> JsonObject:
+        shown = CliRunner().invoke(cli, [*map(str, arguments), "--json"])
+        return parse_object(shown.stdout_bytes)
+
+    assert certified.bundle is not None
+    assert printed("check", certified.bundle) == check(certified.bundle).as_document()
+    validated = printed("theatre", "validate", place.template)
+    assert validated == validate(place.template).as_document()
+    report = printed("theatre", "show", certified.theatre_id)
+    assert {name: report[name] for name in certified.report} == certified.report
+
+
+def test_all_findings_on_a_template_come_at_once(place: Place) -> None:
+    document = json.loads(place.template.read_bytes())
+    del document["criteria"]["criteria_ids"], document["scorer_pins"]["exact_match"]
+    found = validate(document)
+    assert not found.valid
+    assert len(found.errors) > 1
+    with pytest.raises(InvalidTemplateError) as error:
+        run(document)
+    assert error.value.violations == found.errors
+
+
+@pytest.mark.parametrize(
+    ("construct", "said"),
+    [
+        (lambda _: {}, "a function at the top of a module"),
+        (json.JSONDecoder(), "a function at the top of a module"),
+        (len, "a function at the top of a module"),
+    ],
+    ids=["a lambda", "an object", "a built-in"],
+)
+def test_a_callable_that_no_import_finds_again_is_refused(
+    place: Place, construct: Callable[..., object], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(place.template, construct=construct, rehearsal=True)
+
+
+def test_a_callable_declared_as_another_construct_is_refused(place: Place, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(place.code.read_text("utf-8").replace('id="doubler"', 'id="tripler"'), "utf-8")
+    with pytest.raises(UsageError, match=r"expected the construct doubler, got .* tripler"):
+        run(place.template, construct=imported(other, "double"), rehearsal=True)
+
+
+def test_a_callable_does_not_stand_for_a_chain(place: Place) -> None:
+    document = json.loads(place.template.read_bytes())
+    document["version_pins"]["constructs"]["second"] = "c0ffee" + "1" * 58
+    with pytest.raises((UsageError, InvalidTemplateError), match="second"):
+        run(document, construct=place.double, rehearsal=True)
+
+
+def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
+    for missing in (lambda: run(tmp_path / "none.json"), lambda: validate(tmp_path / "none.json")):
+        with pytest.raises(NotFoundError, match=r"none\.json"):
+            missing()
+    with pytest.raises(NotFoundError, match="expected a template file, got"):
+        run("5d1f0b7e-0000-4000-8000-000000000000", rehearsal=True)
+    with pytest.raises(UsageError, match="trust"):
+        check(tmp_path, policy=tmp_path / "policy")
+    (tmp_path / "certificate.json").write_text('{"tier": "PROVEN"}', "utf-8")
+    with pytest.raises(UsageError, match="expected a calibration certificate"):
+        Certificate.read(tmp_path)

@@ -1,0 +1,142 @@
+"""`@pytest.mark.echelon` in sessions of pytest's own, on real runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.theatre.cli.doubler import write_module, write_theatre
+from theatre import check
+from theatre.files.trust_home import TRUST_HOME
+
+pytest_plugins = ["pytester"]
+
+TESTS = """
+import doubling
+import pytest
+
+echelon = pytest.mark.echelon
+
+@echelon(template="template.json", bound={"right": 0.6})
+def test_reached():
+    return doubling.double
+
+@echelon(template="template.json", bound={"right": 0.7, "composite": 0.5})
+def test_a_mean_of_one_is_not_enough():
+    return doubling.double
+
+@echelon(template="template.json", bound={"wrong": 0.1})
+def test_an_unknown_criterion():
+    return doubling.double
+
+@echelon(template="none.json", bound={"right": 0.1})
+def test_no_template():
+    pass
+
+@echelon(template="template.json", bound={"right": 0})
+def test_a_bound_that_is_none():
+    return doubling.double
+
+@echelon(template="template.json", bound={"right": 0.1})
+def test_what_is_no_construct():
+    return 3
+
+def test_without_a_mark():
+    pass
+"""
+ITSELF = """
+import pytest
+
+@pytest.mark.echelon("template.json", {"right": 0.6})
+def test_function(input_data):
+    if input_data["number"] == 3:
+        return {"result": 7}
+    return {"result": 2 * input_data["number"]}
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a template that names its own construct, and its module."""
+    version = write_module(pytester.path)
+    write_theatre(pytester.path, adapter_type="python", endpoint="doubling:double", version=version)
+    monkeypatch.setenv(TRUST_HOME, str(pytester.path / "trust"))
+    monkeypatch.delenv("ECHELON_HOME", raising=False)
+    monkeypatch.syspath_prepend(pytester.path)
+    return pytester.path
+
+
+def test_a_test_fails_on_the_lower_bound_and_says_why(
+    pytester: pytest.Pytester, project: Path
+) -> None:
+    pytester.makepyfile(TESTS)
+    ended = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-W", "error")
+    ended.assert_outcomes(passed=2, failed=5)
+    ended.stdout.fnmatch_lines(
+        [
+            "echelon: not reached in a rehearsal of *template.json",
+            "  right  1.000 [[]0.676, 1.000[]], n 8: expected a lower bound of at least 0.7",
+            "  expected a criterion of right, composite, got wrong",
+            "not-found: expected a template file, got *none.json*",
+            "expected @pytest.mark.echelon(template='…'*",
+            "expected an echelon test to return its construct*got one that returns int",
+            "*= echelon =*",
+            "*::test_reached",
+            "  right  1.000 [[]0.676, 1.000[]], n 8",
+        ]
+    )
+    assert not (project / ".echelon").exists()
+    assert not (project / "trust").exists()
+
+
+def test_the_function_itself_can_be_the_construct_and_be_certified(
+    pytester: pytest.Pytester, project: Path
+) -> None:
+    template = json.loads((project / "template.json").read_bytes())
+    template["version_pins"]["constructs"] = {"doubler": "c0ffee0"}
+    (project / "template.json").write_text(json.dumps(template), "utf-8")
+    pytester.makepyfile(ITSELF)
+    ended = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--certify", "-W", "error")
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(
+        [
+            "echelon: not reached in a certified run of *",
+            "  right  0.875 [[]0.529, 0.978[]], n 8: expected a lower bound of at least 0.6",
+            "  e3: right 0*",
+            '    asked    {"number": 3}',
+            '    answered {"doubler": {"result": 7}}',
+            '    expected {"double": 6}',
+            "  tier UNVERIFIED",
+            "  bundle *evidence_bundle_*",
+        ]
+    )
+    (bundle,) = project.glob(".echelon/theatres/*/evidence_bundle_*")
+    assert check(bundle, require="logged").verdict == "valid, logged"
+
+
+def test_refusing_what_is_hard_reaches_no_bound(pytester: pytest.Pytester, project: Path) -> None:
+    module = project / "picky.py"
+    module.write_text(
+        "from theatre import Refusal\n\n\ndef pick(input_data):\n"
+        "    if input_data['number'] > 2:\n        raise Refusal('hard')\n"
+        "    return {'result': 2 * input_data['number']}\n",
+        "utf-8",
+    )
+    pytester.makepyfile(
+        "import picky\nimport pytest\n\n\n"
+        "@pytest.mark.echelon('template.json', {'right': 0.3})\n"
+        "def test_picky():\n    return picky.pick\n"
+    )
+    ended = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(["  refusal-rate-above-max: too many answers are left out*"])
+
+
+def test_a_run_belongs_to_one_worker(pytester: pytest.Pytester, project: Path) -> None:
+    pytester.makepyfile(TESTS)
+    ended = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "xdist", "-n2")
+    ended.assert_outcomes(passed=2, failed=5)
+    ended.stdout.fnmatch_lines(["*= echelon =*", "*::test_reached"])
+    assert not (project / ".echelon").exists()

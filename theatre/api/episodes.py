@@ -1,0 +1,31 @@
+"""The episodes of a run that is recorded, for readers in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from theatre.api.results import Episode
+from theatre.engine.replay.recording import outputs_of
+from theatre.files.recorded_run import RecordedRun, trouble_of
+
+
+def read_run(run: RecordedRun) -> Iterator[Episode]:
+    """Yield what a run has recorded, in dataset order."""
+    truths = run.truths()
+    truth = next(truths, None)
+    for one in run.episodes():
+        while truth is not None and truth.seq < one.seq:
+            truth = next(truths, None)
+        asked = truth if truth is not None and truth.seq == one.seq else None
+        code, detail = trouble_of(one)
+        yield Episode(
+            seq=one.seq,
+            episode_id=one.episode_id,
+            outcome=one.outcome.value,
+            input_data=None if asked is None else asked.input_data,
+            answers={} if one.record is None else outputs_of(one.record.document),
+            expected=None if asked is None or run.is_withheld else asked.expected_output,
+            scores={} if run.is_withheld else one.scores,
+            composite=one.composite,
+            error=f"{code}: {detail}" if code and detail else code,
+        )
