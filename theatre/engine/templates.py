@@ -40,6 +40,8 @@ that with a limit for closing and with members that are reserved (`reserved_memb
 
 PROVENANCE_CHAIN = "provenance_chain"
 RESERVED_ADAPTERS = ("openai", "anthropic", "mcp", "command")
+RECORDED_ADAPTERS = frozenset({"imported", "harness"})
+"""Adapter types whose answers were asked for by another program than the engine."""
 DEFAULT_CLOSE_WITHIN_DAYS = 30
 
 DEFAULT_METHODOLOGY = "1.0.0"
@@ -336,6 +338,7 @@ class ProductTheatreConfig(_Part):
     ground_truth_source: str
     construct_under_test: str
     adapter_type: str
+    harness: str | None = None
     construct_chain: tuple[Text, ...] = ()
     replay_data_path: str = ""
     replay_dataset_id: str = ""
@@ -354,6 +357,12 @@ class ProductTheatreConfig(_Part):
         if self.gold_label_set is not None:
             paths[self.gold_label_dataset_id] = self.gold_label_set
         return paths
+
+    @property
+    def adapter_types(self) -> frozenset[str]:
+        """Return how its constructs are reached."""
+        own = (endpoint.adapter_type for endpoint in self.construct_endpoints.values())
+        return frozenset({self.adapter_type, *own})
 
 
 class TheatreTemplate(_Part):
@@ -475,9 +484,7 @@ class ProductTheatreTemplate(TheatreTemplate):
         """Return by name what a 2.2.0 template commits to and this version cannot run yet."""
         if self.schema_version != NEWEST:
             return ()
-        policy, config = self.execution_policy, self.product_theatre_config
-        own = config.construct_endpoints.values()
-        types = {config.adapter_type, *(endpoint.adapter_type for endpoint in own)}
+        policy, types = self.execution_policy, self.product_theatre_config.adapter_types
         named = {
             "execution_policy.repeats": "repeats" in policy.model_fields_set,
             "execution_policy.budget": "budget" in policy.model_fields_set,

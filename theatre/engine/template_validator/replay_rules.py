@@ -14,7 +14,7 @@ from theatre.engine.canonical_json import parse_json
 from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import Finding, Rule, Subject
-from theatre.engine.templates import GOLD_LABELS
+from theatre.engine.templates import GOLD_LABELS, RECORDED_ADAPTERS
 
 # Where a template may say its constructs are.
 #
@@ -47,6 +47,32 @@ def _endpoint_form(subject: Subject) -> Iterator[Finding]:
 def _python_adapter_local(subject: Subject) -> Iterator[Finding]:
     for pointer in _adapters(subject, "python") if subject.from_api else ():
         yield pointer, "expected http, or local with a registered construct; got python"
+
+
+def _recorded_adapter_local(subject: Subject) -> Iterator[Finding]:
+    for name in sorted(RECORDED_ADAPTERS) if subject.from_api else ():
+        for pointer in _adapters(subject, name):
+            yield pointer, f"expected http, or local with a registered construct; got {name}"
+
+
+def _recorded_adapter_complete(subject: Subject) -> Iterator[Finding]:
+    """Yield what a template of recorded answers lacks, or commits to and nobody could carry out."""
+    config = subject.config
+    if not config.adapter_types & RECORDED_ADAPTERS:
+        if config.harness is not None:
+            pointer = json_pointer(_CONFIG, "harness")
+            yield pointer, "expected a harness only where adapter_type is imported or harness"
+        return
+    alone = not config.construct_endpoints and len(config.construct_chain) < 2  # noqa: PLR2004  # a chain
+    if not alone or config.episode_runner != "single_call":
+        yield json_pointer(_CONFIG), "expected one construct, asked once an episode, got more"
+    if config.adapter_type == "harness" and config.harness is None:
+        yield json_pointer(_CONFIG), "expected the harness as name@version, got none"
+    named = config.adapter_endpoint
+    if config.adapter_type == "imported" and named not in config.dataset_paths:
+        got = "none" if named is None else "another"
+        pointer = json_pointer(_CONFIG, "adapter_endpoint")
+        yield pointer, f"expected the name of one of dataset_paths, with the answers, got {got}"
 
 
 def _endpoints(subject: Subject) -> Iterator[tuple[str, str, str]]:
@@ -105,6 +131,8 @@ _FORMS: Mapping[str, tuple[str, Callable[[str], bool], bool]] = {
 ENDPOINT_RULES = (
     Rule("endpoint-form", _endpoint_form),
     Rule("python-adapter-local", _python_adapter_local),
+    Rule("recorded-adapter-local", _recorded_adapter_local),
+    Rule("recorded-adapter-complete", _recorded_adapter_complete),
 )
 
 
