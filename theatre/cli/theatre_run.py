@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -43,10 +44,12 @@ from theatre.scorers import load_computations, load_episode_runners, load_scorer
 
 @contextlib.contextmanager
 def cancel_on_signal(number: signal.Signals) -> Iterator[None]:
-    """Let a signal cancel the running task."""
+    """Let a signal cancel the running task; a thread gets no signals, its program does."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    if task is not None:
-        loop.add_signal_handler(number, task.cancel)
+    if task is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop.add_signal_handler(number, task.cancel)
     try:
         yield
     finally:

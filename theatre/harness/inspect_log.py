@@ -99,12 +99,19 @@ def read_sample(
     return HarnessSample(
         episode_id=name if epochs == 1 else f"{name}-epoch-{epoch}",
         cluster_key=None if epochs == 1 else name,
-        input_data={"input": _plain(document["input"])},
+        input_data={"input": _question(document["input"])},
         expected_output={TARGET: target if isinstance(target, list) else [target]},
         output_data=None if failed else {COMPLETION: completion},
         scores={one.name: values.get(one.name) for one in measures},
         error=str(failed.get("message")) if isinstance(failed, dict) else None,
     )
+
+
+def _question(value: Any) -> Any:  # noqa: ANN401  # a text, or messages
+    """Return what was asked; of messages role and content, as their ids are drawn anew."""
+    if not isinstance(value, list):
+        return _plain(value)
+    return [{"role": one["role"], "content": _plain(one["content"])} for one in value]
 
 
 def measure_of(name: str, params: dict[str, Any], reported: float | None) -> Measure:

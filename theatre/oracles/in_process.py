@@ -6,8 +6,10 @@ it. For the command line only; no template that comes over HTTP can name a modul
 
 from __future__ import annotations
 
+import asyncio
 import glob
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import datetime
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
@@ -36,7 +38,12 @@ from theatre.engine.oracle_contract import (
 )
 from theatre.engine.schema_registry import Quoted, phrase
 from theatre.oracles.construct_registry import RegisteredConstruct, source_of
-from theatre.oracles.errors import ConstructFilesError, ConstructRegistryError
+from theatre.oracles.errors import (
+    ConstructFilesError,
+    ConstructRegistryError,
+    HarnessChangedError,
+    UnknownAnswerError,
+)
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.local import LocalOracleAdapter
 
@@ -196,6 +203,50 @@ class FinishedAnswers:
     async def wait(self, episode_id: str) -> JsonObject | None:
         """Return the answer at once."""
         return self._answers.get(episode_id)
+
+
+class LiveAnswers:
+    """The answers of a harness that runs now, given and awaited in different threads.
+
+    The last episode's answer is held until `close`: only then is it known that nothing was
+    changed on the way, and nothing may be settled before.
+    """
+
+    def __init__(self, episode_ids: Sequence[str]) -> None:
+        """Take the ids in the order of the dataset; at least one."""
+        self._last = episode_ids[-1]
+        self._held: JsonObject | None = None
+        self._answers: dict[str, Future[JsonObject | None]] = {
+            name: Future() for name in episode_ids
+        }
+
+    def episode_ids(self) -> Iterable[str]:
+        """Return the ids of the dataset."""
+        return self._answers
+
+    def give(self, episode_id: str, answer: JsonObject) -> None:
+        """Take members of an answer envelope; UnknownAnswerError for a second, or an unknown id."""
+        waiting = self._answers.get(episode_id)
+        is_held = episode_id == self._last and self._held is not None
+        if waiting is None or waiting.done() or is_held:
+            raise UnknownAnswerError(f"expected one answer to each episode, got {episode_id!r}")
+        if episode_id == self._last:
+            self._held = answer
+        else:
+            waiting.set_result(answer)
+
+    def close(self, changed: str | None = None) -> None:
+        """Let the run go on to its end without what is missing; with `changed`, let it fail."""
+        for name, waiting in self._answers.items():
+            if not waiting.done():
+                if changed is not None:
+                    waiting.set_exception(HarnessChangedError(changed))
+                else:
+                    waiting.set_result(self._held if name == self._last else None)
+
+    async def wait(self, episode_id: str) -> JsonObject | None:
+        """Return the answer once it is given; HarnessChangedError as `close` says."""
+        return await asyncio.wrap_future(self._answers[episode_id])
 
 
 class RecordedOracleAdapter(_WithoutProgram):
