@@ -1,11 +1,8 @@
-"""Draw the house: one bar a module, as long as its lines, a row a package; two trees side by side.
-
-usage: python -m tests.house_picture OUTPUT.svg NAME=FOLDER NAME=FOLDER
-"""
+"""Draw the house: a bar a module, as long as its lines, a row a package, two trees abreast."""
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -91,12 +88,15 @@ def _bars(lengths: Sequence[int], left: float, top: float, colour: str) -> list[
     ]
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """Write the picture of the trees that are named."""
-    output, *trees = arguments
-    named = (tree.partition("=") for tree in trees)
-    Path(output).write_text(draw({name: Path(folder) for name, _, folder in named}))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("output", help="the SVG to write")
+    parser.add_argument("tree", nargs="+", help="NAME=FOLDER")
+    asked = parser.parse_args()
+    named = (tree.partition("=") for tree in asked.tree)
+    Path(asked.output).write_text(draw({name: Path(folder) for name, _, folder in named}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

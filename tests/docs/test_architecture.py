@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 from theatre.engine.state_machine import VALID_TRANSITIONS
@@ -37,3 +38,13 @@ def test_the_table_of_states_has_every_state_in_order() -> None:
 def test_every_folder_and_module_that_is_named_exists() -> None:
     named = {*rows_under("| folder | what is in it |"), *re.findall(r"`(\w+/[\w/.]*\w)`", PAGE)}
     assert [name for name in sorted(named) if not (CHECKOUT / name).exists()] == []
+
+
+def test_the_top_level_holds_its_folders_and_nothing_that_slipped_in() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=CHECKOUT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    folders = {name.split("/")[0] for name in tracked if "/" in name}
+    hidden = {name for name in folders if name.startswith(".")}
+    assert folders - hidden == {"backend", "docs", "fixtures", "migrations", "tests", "theatre"}
+    assert [name for name in tracked if not re.match(r"[\w.]", name)] == []
