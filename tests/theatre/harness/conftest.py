@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,7 @@ def echelon(folder: Path, *arguments: str | Path) -> dict[str, Any]:
     """Run a command with --json that must end well, with a store in `folder`."""
     answer = forked(*arguments, "--json", home=folder / "home")
     assert answer.code == 0, answer.stderr
-    return cast("dict[str, Any]", answer.document)
+    return answer.document
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,7 @@ from tests.theatre.harness.conftest import LOGS
 from tests.theatre.runs import LATE
 from theatre.cli.import_command import import_
 from theatre.engine.bundle_check.standalone import verify
+from theatre.engine.canonical_json import JsonObject
 
 
 def run(*arguments: str | Path) -> Result:
@@ -185,7 +186,7 @@ def without_caps(files: Files) -> Files:
 
 def isolated(files: Files) -> Files:
     """Return the files with a trail that says that nothing was open."""
-    closed = {"files": True, "processes": True, "network": True, "by": "namespaces"}
+    closed: JsonObject = {"files": True, "processes": True, "network": True, "by": "namespaces"}
     entries: Any = lines(files, "audit_trail.jsonl")
     for entry in entries:
         if entry["event_type"] == "activated":
