@@ -168,12 +168,15 @@ def test_the_run_of_an_import_says_so_and_is_unverified(imported: tuple[Path, Pa
     assert failed_ids(check(imported[1])) == set()
 
 
-def without_caps(files: Files) -> Files:
+MARKS = frozenset({"evidence:imported", "construct-not-isolated"})
+
+
+def without_caps(files: Files, marks: frozenset[str] = MARKS) -> Files:
     """Return the files with the marks gone from tier and certificate."""
-    marks = {"evidence:imported", "construct-not-isolated"}
 
     def drop(tier: dict[str, Any]) -> None:
-        tier["facts"]["extra_caps"] = []
+        extra = tier["facts"]["extra_caps"]
+        tier["facts"]["extra_caps"] = [one for one in extra if one not in marks]
         tier["assessment"]["caps"] = [one for one in tier["assessment"]["caps"] if one not in marks]
         unmet = tier["assessment"]["unmet"]
         tier["assessment"]["unmet"] = [one for one in unmet if one["code"] not in marks]
@@ -185,13 +188,14 @@ def without_caps(files: Files) -> Files:
 
 
 def isolated(files: Files) -> Files:
-    """Return the files with a trail that says that nothing was open."""
-    closed: JsonObject = {"files": True, "processes": True, "network": True, "by": "namespaces"}
+    """Return the files with a trail that says that answers were out of reach, and its cap gone."""
+    closed: JsonObject = {"files": True, "processes": True, "network": False, "by": "namespaces"}
     entries: Any = lines(files, "audit_trail.jsonl")
     for entry in entries:
         if entry["event_type"] == "activated":
             entry["detail"]["isolation"] = dict.fromkeys(entry["detail"]["isolation"], closed)
     forged = with_lines(files, "audit_trail.jsonl", entries)
+    forged = without_caps(forged, frozenset({"construct-not-isolated"}))
     return changed(forged, "certificate.json", lambda one: one.update(isolation=closed))
 
 

@@ -187,14 +187,6 @@ def is_environment(value: object) -> bool:
     return texts and bool(SHA256.fullmatch(value["environment_hash"]))
 
 
-def problems_of_isolation(evidence: Evidence, tried: list[object]) -> Problems:
-    """Yield what is no isolation, or one that another program that asks cannot give."""
-    if not all(is_isolation(one) for one in tried):
-        yield "activated/isolation: another form"
-    elif recorded_types(evidence.template):
-        yield from differs("activated/isolation", [NOTHING_CLOSED] * len(tried), tried)
-
-
 def isolation(evidence: Evidence) -> Document:
     """Return what was closed to every construct of an episode at the start of the run."""
     if recorded_types(evidence.template):  # the program that asked had the answers
@@ -353,7 +345,8 @@ def problems_of_activation(evidence: Evidence) -> Problems:
             yield f"activated/{name}: another form"
     tried = activated["isolation"]
     yield from differs("activated/isolation", sorted(evidence.chain), sorted(tried))
-    yield from problems_of_isolation(evidence, [*tried.values()])
+    if not all(is_isolation(one) for one in tried.values()):
+        yield "activated/isolation: another form"
     yield from differs("activated/computations", sorted(named), sorted(activated["computations"]))
     yield from differs("activated/adapters", sorted(evidence.chain), sorted(activated["adapters"]))
     if type(activated["sanitiser"]) is not (str if sanitises else NoneType):
