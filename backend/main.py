@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.api import (
     account_routes,
+    audit_routes,
     certificate_routes,
     construct_routes,
     dataset_routes,
@@ -49,6 +50,7 @@ from backend.database.migrations import head_revision
 from backend.database.sessions import POOL_SIZE
 from backend.errors import NotReadyError
 from backend.runtime import now, open_runtime
+from backend.services.routing import RunRecords
 from backend.services.runs.attempt import check_heartbeat
 from backend.settings import Settings
 from theatre.engine.clock import Clock
@@ -62,6 +64,7 @@ RESOURCES = (
     theatre_routes.router,
     run_routes.router,
     certificate_routes.router,
+    audit_routes.router,
     construct_routes.router,
     log_routes.router,
     evidence_routes.router,
@@ -146,6 +149,7 @@ def _lifespan(
                     store_monitor=runtime.store_monitor,
                     change_listener=runtime.change_listener,
                     documents=documents,
+                    run_records=RunRecords(),
                     stopping=stopping,
                     rates=RateLimits(settings),
                     admission=asyncio.Semaphore(POOL_SIZE // 4),

@@ -363,6 +363,7 @@ CREATE TABLE log_queue (
 );
 CREATE INDEX ix_log_queue_construct_id ON log_queue (construct_id) WHERE type = 'commitment/v1';
 CREATE INDEX ix_log_queue_queued_in ON log_queue (queued_in);
+CREATE INDEX ix_log_queue_type ON log_queue (type) WHERE theatre_id IS NULL;
 CREATE UNIQUE INDEX uq_log_queue_closing ON log_queue (theatre_id) WHERE type IN ('certificate/v1',
     'void/v1');
 CREATE UNIQUE INDEX uq_log_queue_commitment ON log_queue (theatre_id) WHERE type = 'commitment/v1';

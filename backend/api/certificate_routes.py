@@ -150,6 +150,7 @@ async def get_routing(
         construct_version=construct_version,
         declared_review=declared_review,
         accepted=service.resources.accepted_templates.content_hashes,
+        records=service.run_records,
         now=now,
     )
     decides = None if answer.run_by is None else True
@@ -167,6 +168,7 @@ async def get_routing(
             "run_by": answer.run_by,
             "owner_confirmed": decides,
             "template_accepted": decides,
+            "record": answer.record.as_document(),
             "as_of": now,
             "valid_until": answer.valid_until,
         }
@@ -190,14 +192,12 @@ async def _shown(
         now=service.clock(),
     )
     effective = read.worth.effective
-    run = None if read.run is None else _run_fields(read.run)
     # Weak: `as_of` changes with every reading.
     parts = (read.sha256, effective.tier, effective.status, "+".join(effective.reasons))
-    etag = f'W/"{".".join(parts)}.{sha256_hex(str(read.run).encode())[:16]}"'
+    etag = f'W/"{".".join(parts)}.{sha256_hex(str(read.worth.run).encode())[:16]}"'
     shown = {
         **read.document,
-        **_status_fields(read.worth),
-        "run": run,
+        **_status_fields(read.view, read.worth),
         "as_of": to_jsonable_python(effective.as_of),
         "document_sha256": read.sha256,
     }
@@ -223,7 +223,7 @@ def certificate_summary(
             "construct_id": view.construct_id,
             "construct_version": view.construct_version,
             "composite_score": view.composite_score,
-            **_status_fields(worth),
+            **_status_fields(view, worth),
             "replay_count": view.replay_count,
             "issued_at": view.issued_at,
             "expires_at": view.expires_at,
@@ -231,7 +231,7 @@ def certificate_summary(
     )
 
 
-def _status_fields(worth: certificates.CurrentStatus) -> dict[str, object]:
+def _status_fields(view: CertificateView, worth: certificates.CurrentStatus) -> dict[str, object]:
     """Return the fields that every view of a certificate adds to its own."""
     effective = worth.effective
     return {
@@ -243,4 +243,7 @@ def _status_fields(worth: certificates.CurrentStatus) -> dict[str, object]:
         "run_by": worth.run_by,
         "owner_confirmed": worth.owner_confirmed,
         "template_accepted": worth.template_accepted,
+        "run": None if worth.run is None else _run_fields(worth.run),
+        "disclosure": view.disclosure,
+        "episodes_withheld": worth.episodes_withheld,
     }

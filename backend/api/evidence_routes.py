@@ -89,35 +89,50 @@ async def list_audit_events(
 @router.get("/theatres/{theatre_id}/episodes")
 @disclosed(Scope.READ, "not-found")
 async def list_episodes(
+    request: Request,
     reader: Reader,
     theatre_id: UUID,
     transaction: Transaction,
     asked: ChainPaging,
 ) -> EpisodePage:
-    """List what became of each recorded episode."""
+    """List what became of each recorded episode, of those that are withheld, too."""
     listing = Listing("episodes", (str(theatre_id),))
     page = await evidence.read_episodes(
-        transaction, str(theatre_id), asked.window(listing), reader=_id_of(reader)
+        transaction,
+        str(theatre_id),
+        asked.window(listing),
+        reader=_id_of(reader),
+        resources=get_service(request).resources,
     )
     return EpisodePage(
-        episodes=[EpisodeDocument.model_validate(one) for one in page.rows],
-        **asked.shown(listing, page, lambda last: last.seq),
+        episodes=[
+            EpisodeDocument.model_validate({**one.view._asdict(), "withheld": one.withheld})
+            for one in page.rows
+        ],
+        **asked.shown(listing, page, lambda last: last.view.seq),
     )
 
 
 @router.get("/theatres/{theatre_id}/episodes/{episode_id}")
 @disclosed(Scope.READ, "not-found")
 async def get_episode(
+    request: Request,
     reader: Reader,
     theatre_id: UUID,
     episode_id: Annotated[str, Path(max_length=1000, pattern=NO_NUL)],
     transaction: Transaction,
 ) -> EpisodeRecord:
     """Return everything that is recorded of an episode, its calls included."""
-    view, record = await evidence.read_episode(
-        transaction, str(theatre_id), episode_id, reader=_id_of(reader)
+    shown = await evidence.read_episode(
+        transaction,
+        str(theatre_id),
+        episode_id,
+        reader=_id_of(reader),
+        resources=get_service(request).resources,
     )
-    return EpisodeRecord.model_validate({**view._asdict(), "record": record})
+    return EpisodeRecord.model_validate(
+        {**shown.view._asdict(), "withheld": shown.withheld, "record": shown.record}
+    )
 
 
 @router.get(

@@ -30,6 +30,7 @@ from backend.api.http.openapi import (
 )
 from backend.api.http.pages import NO_NUL, FilterText
 from backend.api.http.service import get_service
+from backend.repositories.transparency_log import count_audits
 from backend.schemas.transparency import ConstructRecord
 from backend.services.transparency import publication
 from theatre.engine.canonical_json import sha256_hex
@@ -132,8 +133,10 @@ async def get_record(
     counts, versions = await publication.construct_record(
         reading, construct_id, construct_version, now=now
     )
+    audits = await count_audits(reading, construct_id, construct_version, now=now)
     shown = ConstructRecord.model_validate(
         {
+            "audits": audits._asdict(),
             **counts.as_document(),
             "construct_id": construct_id,
             "construct_version": construct_version,

@@ -13,9 +13,10 @@ from starlette.responses import JSONResponse, Response
 
 from backend.api.http.access_policy import (
     CurrentUser,
+    Reader,
+    disclosed,
     for_owner,
     for_users,
-    public,
     resource_router,
 )
 from backend.api.http.bodies import (
@@ -44,7 +45,7 @@ from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Scope
 from backend.errors import RequestInvalidError
 from backend.repositories.pages import Place
-from backend.repositories.theatres import TheatreFilter, TheatreView, find_receipt, find_theatres
+from backend.repositories.theatres import TheatreFilter, TheatreView, find_theatres
 from backend.schemas.theatres import (
     Commitment,
     CommitRequest,
@@ -342,12 +343,26 @@ async def commit_theatre(
     responses=describe_immutable(Commitment | HashedCommitment, "The receipt, or the hashed bytes"),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
-@public("not-found")
+@disclosed(Scope.READ, "not-found")
 async def get_commitment(
-    request: Request, theatre_id: UUID, transaction: Transaction, form: Format = None
+    request: Request,
+    reader: Reader,
+    theatre_id: UUID,
+    transaction: Transaction,
+    form: Format = None,
 ) -> Response:
-    """Return a commitment receipt; `format=canonical`: the very bytes that were hashed."""
-    return receipt_answer(request, await find_receipt(transaction, str(theatre_id)), form)
+    """Return a commitment receipt; `format=canonical`: the very bytes that were hashed.
+
+    With `disclosure: hashes` its owner alone gets the template, and the bytes that were hashed.
+    """
+    user_id = None if reader is None else reader.user_id
+    receipt = await theatres.read_receipt(
+        transaction, str(theatre_id), reader=user_id, is_hashed=form is not None
+    )
+    answer = receipt_answer(request, receipt, form)
+    if reader is not None:
+        answer.headers["Cache-Control"] = "private, no-store"
+    return answer
 
 
 def _dry_run(template: theatres.ValidTemplate) -> DryRun:

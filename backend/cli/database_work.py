@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -42,6 +42,17 @@ def run_in_database(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
     def worked() -> T:
         with open_database(settings) as address:
             return asyncio.run(_run_work(application_engine(address, pool_size=1), work))
+
+    return end_on_refusal(worked)
+
+
+def run_at_database(work: Callable[[str], Coroutine[None, None, T]]) -> T:
+    """Do `work` with the address of the database, as `run_in_database` does it."""
+    settings = end_on_refusal(Settings.from_environment)
+
+    def worked() -> T:
+        with open_database(settings) as address:
+            return asyncio.run(work(address))
 
     return end_on_refusal(worked)
 

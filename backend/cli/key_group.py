@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,15 +12,21 @@ import click
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.auth.credentials import Scope
-from backend.cli.database_work import require_user_id, run_in_database
+from backend.cli.database_work import require_user_id, run_at_database, run_in_database
+from backend.database.sessions import application_engine
+from backend.jobs.announcements import ChangeListener
 from backend.repositories.users import StoredKey, find_keys
 from backend.runtime import now
 from backend.services.accounts import MAX_DAYS, NewKey, create_key, revoke
+from backend.services.transparency.keys import LogKeys, log_revocation, publish_trust
+from backend.services.transparency.writer import writing_log
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.tables import print_table
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
+from theatre.engine.errors import NotFoundError
 from theatre.files.trust_home import TrustHome
+from theatre.transparency.trust import Trust
 
 user_option = click.option("--user", "username", required=True, help="Whose key it is.")
 
@@ -101,19 +108,54 @@ def revoke_(key_id: UUID, username: str, *, as_json: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--issuer", required=True, help="The name on the certificates.")
 @click.option("--rotate", is_flag=True, help="Sign certificates with a new key from now on.")
-def trust(folder: Path, issuer: str, *, rotate: bool) -> None:
+@click.option("--revoke", "kid", metavar="KID", help="Revoke a key in the log of the service.")
+def trust(folder: Path, issuer: str, *, rotate: bool, kid: str | None) -> None:
     """Make the keys that sign certificates and log in FOLDER, and print their settings.
 
     What is there already stays. FOLDER is of one service: a second log of its key would be a fork.
+    With --revoke, for a key that may be in other hands: what the log has behind that entry does not
+    count, the service signs with it no more, and where it is the one that signs a new one is made.
+    Then start the service again.
     """
     home = TrustHome(folder.resolve())
-    made = home.open(issuer=issuer, at=now())
-    if rotate:
-        made = home.rotate(made, at=now())
+    if kid is not None:
+        made = _revoke_issuer(home, kid)
+    else:
+        made = home.open(issuer=issuer, at=now())
+        if rotate:
+            made = home.rotate(made, at=now())
     echo(f"ECHELON_TRUST={home.folder / 'trust.json'}")
     echo(f"ECHELON_ISSUER_KEY=file2:{home.folder / 'issuer.pem'}")
     echo(f"ECHELON_LOG_KEY=file2:{home.folder / 'log.pem'}")
     echo(f"issuer {made.keys[-1].key.kid}", err=True)
+
+
+def _revoke_issuer(home: TrustHome, kid: str) -> Trust:
+    """Revoke a key in the service's log, then in `trust.json`; what died in between goes on."""
+    current = home.read()
+    if current is None:
+        raise NotFoundError(f"expected a trust.json in {home.folder}, got none")
+    current.find_key(kid)
+
+    async def revoked(address: str) -> Trust:
+        engine = application_engine(address, pool_size=4)
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                if home.has_keys():
+                    # A service that runs writes the log; where none does, this process does.
+                    keys = LogKeys(trust=current, sign_log=home.log_signer(current))
+                    listener = await stack.enter_async_context(ChangeListener(address).listen())
+                    await stack.enter_async_context(writing_log(engine, listener, keys))
+                trust = await log_revocation(engine, current, kid, at=now())
+            home.write(trust)
+            if home.has_keys() and trust.keys[-1].revoked_index is not None:
+                trust = home.rotate(trust, at=now())
+            await publish_trust(engine, trust, at=now())
+        finally:
+            await engine.dispose()
+        return trust
+
+    return run_at_database(revoked)
 
 
 def _document(stored: StoredKey) -> JsonObject:

@@ -26,6 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from backend.database.models import Theatre, TheatreCertificate, TheatreTemplate, User
 from backend.repositories.counted_runs import OBJECTIONS
 from backend.repositories.pages import Window
+from backend.repositories.template_views import DISCLOSURE
 from backend.repositories.theatres import queryable_columns, queryable_text
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object, sha256_hex
 from theatre.engine.clock import parse_rfc3339
@@ -44,6 +45,9 @@ SHOWN = (
     TheatreCertificate.theatre_resolved_at,
     User.username,
     OBJECTIONS,
+    DISCLOSURE,
+    TheatreTemplate.template_json["product_theatre_config"]["withheld"],
+    Theatre.total_episodes,
 )
 """The columns of a CertificateView, of what `joined_with_run` joins."""
 _UNVERIFIED = "UNVERIFIED"
@@ -68,6 +72,10 @@ class CertificateView(NamedTuple):
     theatre_resolved_at: datetime
     run_by: str
     objections: Sequence[str]
+    disclosure: str
+    withheld: JsonObject | None
+    """Which episodes the template withholds."""
+    total_episodes: int
 
 
 class CertificateBytes(NamedTuple):
@@ -82,6 +90,15 @@ class SignedCertificate(NamedTuple):
 
     theatre_id: str
     sigstore: bytes
+
+
+class AuditedCertificate(NamedTuple):
+    """What an audit is about, and whose it is."""
+
+    theatre_id: str
+    user_id: str
+    document: bytes
+    statement_sha256: str
 
 
 class WholeCertificate(NamedTuple):
@@ -119,6 +136,17 @@ async def find_certificate_bytes(
     """Return the bytes of a certificate; None where there is none."""
     row = (await connection.execute(_BYTES, {"wanted": certificate_id})).first()
     return None if row is None else CertificateBytes._make(row)
+
+
+async def find_audited(
+    connection: AsyncConnection, certificate_id: str
+) -> AuditedCertificate | None:
+    """Return what an audit of a certificate is about; None where there is none."""
+    table = TheatreCertificate
+    query = select(table.theatre_id, Theatre.user_id, table.document, table.statement_sha256)
+    query = query.join(Theatre, Theatre.id == table.theatre_id).where(table.id == certificate_id)
+    row = (await connection.execute(query)).first()
+    return None if row is None else AuditedCertificate._make(row)
 
 
 async def find_signed(

@@ -32,6 +32,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import (
     ConstructDecision,
+    LoggedEntry,
     RegisteredConstruct,
     Theatre,
     TheatreCertificate,
@@ -90,7 +91,10 @@ OBJECTIONS: ColumnElement[list[str]] = func.array_remove(
 
 
 class CountedRun(NamedTuple):
-    """How a run ended that counts for routing; the certificate's columns are null without one."""
+    """How a run ended that counts for routing; the certificate's columns are null without one.
+
+    `log_end` is the place of the log's last entry, read in the same statement.
+    """
 
     run_by: str
     outcome: str
@@ -101,6 +105,7 @@ class CountedRun(NamedTuple):
     issued_at: datetime | None
     theatre_resolved_at: datetime | None
     expires_at: datetime | None
+    log_end: int | None
 
 
 class OwnRuns(NamedTuple):
@@ -110,6 +115,7 @@ class OwnRuns(NamedTuple):
     runs: int
     on_accepted: bool
     counted: bool
+    log_end: int | None
 
 
 async def find_newest_run(
@@ -149,6 +155,7 @@ _ran = and_(
     Theatre.state.in_(_ENDED),
     Theatre.is_certificate_run.is_(True),
 )
+_log_end = select(func.max(LoggedEntry.log_index)).scalar_subquery()
 _is_template = TheatreTemplate.sha256 == Theatre.template_sha256
 _NEWEST = (
     select(
@@ -161,6 +168,7 @@ _NEWEST = (
         TheatreCertificate.issued_at,
         TheatreCertificate.theatre_resolved_at,
         TheatreCertificate.expires_at,
+        _log_end,
     )
     .select_from(Theatre)
     .join(User, User.id == Theatre.user_id)
@@ -177,6 +185,7 @@ _OWN = (
         func.count(Theatre.id),
         func.coalesce(func.bool_or(_is_accepted), literal(value=False)),
         func.coalesce(func.bool_or(_has_none), literal(value=False)),
+        _log_end,
     )
     .select_from(Theatre)
     .join(TheatreTemplate, _is_template)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, and_, func, insert, or_, select, text
+from sqlalchemy import Select, and_, insert, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.database.models import (
@@ -22,6 +22,7 @@ from backend.database.models import (
     User,
 )
 from backend.repositories.pages import NumberedWindow, Page, count_rows, in_order
+from backend.repositories.template_views import DISCLOSURE
 from theatre.engine.canonical_json import JsonObject
 
 _ENDED = ("RESOLVED", "ARCHIVED")
@@ -62,13 +63,12 @@ async def find_disclosed_theatre(
     connection: AsyncConnection, theatre_id: str, *, reader: str | None
 ) -> DisclosedTheatre | None:
     """Return a theatre of the reader, or one that is resolved; None for any other."""
-    disclosure = TheatreTemplate.template_json["product_theatre_config"]["disclosure"].astext
     query = (
         select(
             Theatre.id,
             Theatre.user_id,
             Theatre.state,
-            func.coalesce(disclosure, "public"),
+            DISCLOSURE,
             Theatre.certificate_id,
         )
         .join(TheatreTemplate, TheatreTemplate.sha256 == Theatre.template_sha256)

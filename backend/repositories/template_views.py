@@ -1,11 +1,11 @@
-"""Templates: committed ones are public, because their commitments are."""
+"""Templates: committed ones are public, but for those that disclose hashes alone."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, bindparam, exists, select
+from sqlalchemy import ColumnElement, and_, bindparam, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Theatre, TheatreTemplate
@@ -22,6 +22,12 @@ _SHOWN = (
     TheatreTemplate.created_at,
     TheatreTemplate.content_hash,
 )
+
+
+DISCLOSURE: ColumnElement[str] = func.coalesce(
+    TheatreTemplate.template_json["product_theatre_config"]["disclosure"].astext, "public"
+)
+"""What others may see of a run: `public`, `hashes` or `withheld`; a market has nothing to hide."""
 
 
 class TemplateView(NamedTuple):
@@ -46,19 +52,19 @@ class WholeTemplate(NamedTuple):
 
 
 async def find_templates(connection: AsyncConnection, window: Window) -> Page[TemplateView]:
-    """Return a page of the committed templates, the newest first."""
-    committed = select(*_SHOWN).where(_is_committed())
+    """Return a page of the committed templates that are open, the newest first."""
+    committed = select(*_SHOWN).where(_is_public())
     query = newest_first(committed, window, TheatreTemplate.created_at, TheatreTemplate.sha256)
     found = await connection.execute(query)
-    total = await count_rows(connection, TheatreTemplate, _is_committed())
+    total = await count_rows(connection, TheatreTemplate, _is_public())
     return Page([TemplateView._make(row) for row in found], total)
 
 
 async def template_of(
     connection: AsyncConnection, template_id: str, *, sha256: str | None
 ) -> WholeTemplate | None:
-    """Return the newest committed template of an id, or the one with these bytes."""
-    conditions: list[Any] = [TheatreTemplate.template_id == template_id, _is_committed()]
+    """Return the newest open template of an id that was committed, or the one with these bytes."""
+    conditions: list[Any] = [TheatreTemplate.template_id == template_id, _is_public()]
     if sha256 is not None:
         conditions.append(TheatreTemplate.sha256 == sha256)
     query = select(*_SHOWN, TheatreTemplate.document).where(and_(*conditions))
@@ -76,7 +82,9 @@ async def find_template_bytes(connection: AsyncConnection, sha256: str) -> bytes
 _DOCUMENT = select(TheatreTemplate.document).where(TheatreTemplate.sha256 == bindparam("sha256"))
 
 
-def _is_committed() -> ColumnElement[bool]:
-    return exists().where(
+def _is_public() -> ColumnElement[bool]:
+    # `disclosure` is a member of the document: its bytes are open in no theatre, or in all.
+    committed = exists().where(
         Theatre.template_sha256 == TheatreTemplate.sha256, Theatre.commitment_hash.is_not(None)
     )
+    return and_(committed, DISCLOSURE != "hashes")

@@ -80,7 +80,8 @@ _OVERDUE = text("""
     CROSS JOIN LATERAL (
         SELECT templates.template_json #> '{execution_policy,close_within_days}' AS days
     ) AS committed
-    WHERE theatres.state = 'COMMITTED' AND templates.execution_path = 'replay'
+    WHERE theatres.state IN ('COMMITTED', 'ACTIVE', 'SETTLING')
+        AND templates.execution_path = 'replay'
         AND theatres.committed_at < CAST(:at AS timestamptz) - make_interval(
             days => CASE WHEN jsonb_typeof(days) = 'number' AND schema_version = :newest
                 THEN days::int ELSE :days END
@@ -173,15 +174,14 @@ async def claim_run(
 
 
 async def find_overdue_theatres(connection: AsyncConnection, *, at: datetime) -> Sequence[str]:
-    """Return the theatres that should have begun before `at`; `Theatre.is_overdue` decides."""
+    """Return what should have been closed before `at`; `Theatre.is_open_too_long` decides."""
     values = {"at": at, "days": DEFAULT_CLOSE_WITHIN_DAYS, "newest": NEWEST}
     return [str(one) for one in (await connection.execute(_OVERDUE, values)).scalars()]
 
 
-async def lock_committed(connection: AsyncConnection, theatre_id: str) -> StoredTheatre | None:
-    """Return a COMMITTED theatre, locked; None where it has moved on, or is locked right now."""
-    committed = (Theatre.id == theatre_id, Theatre.state == TheatreState.COMMITTED.value)
-    query = _whole().where(*committed)
+async def lock_free(connection: AsyncConnection, theatre_id: str) -> StoredTheatre | None:
+    """Return a theatre, locked; None where it is locked right now."""
+    query = _whole().where(Theatre.id == theatre_id)
     locked = query.with_for_update(of=Theatre, key_share=True, skip_locked=True)
     row = (await connection.execute(locked)).first()
     return None if row is None else StoredTheatre._make(row)

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Dataset, Theatre, TheatreCoin, TheatreTemplate
 from backend.repositories.pages import Page, Window, count_rows, newest_first
+from backend.repositories.template_views import DISCLOSURE
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, sha256_hex
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.coin import Coin
@@ -23,13 +24,22 @@ from theatre.engine.state_machine import TheatreState
 # Commitment receipts, public from the moment they are made, and the coins that they name.
 
 
-async def find_receipt(connection: AsyncConnection, theatre_id: str) -> bytes:
-    """Return the canonical receipt of a committed theatre; NotFoundError before the commitment."""
-    query = select(Theatre.receipt).where(Theatre.id == theatre_id)
-    receipt: bytes | None = (await connection.execute(query)).scalar_one_or_none()
-    if receipt is None:
+class StoredReceipt(NamedTuple):
+    """The canonical receipt of a committed theatre, whose it is, and what others may see of it."""
+
+    receipt: bytes
+    user_id: str
+    disclosure: str
+
+
+async def find_receipt(connection: AsyncConnection, theatre_id: str) -> StoredReceipt:
+    """Return the receipt of a committed theatre; NotFoundError before the commitment."""
+    query = select(Theatre.receipt, Theatre.user_id, DISCLOSURE)
+    query = query.join(TheatreTemplate, TheatreTemplate.sha256 == Theatre.template_sha256)
+    row = (await connection.execute(query.where(Theatre.id == theatre_id))).first()
+    if row is None or row[0] is None:
         raise NotFoundError(f"expected the commitment of theatre {theatre_id}, got none")
-    return receipt
+    return StoredReceipt._make(row)
 
 
 async def find_coin(connection: AsyncConnection, theatre_id: str) -> Coin | None:

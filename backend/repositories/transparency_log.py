@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
@@ -171,9 +172,34 @@ async def is_closed(connection: AsyncConnection, theatre_id: str) -> bool:
     return (await connection.execute(query)).first() is not None
 
 
+async def is_entry_queued(connection: AsyncConnection, entry: bytes) -> bool:
+    """Tell whether the log has an entry, or will have it."""
+    same = func.sha256(QueuedEntry.entry) == hashlib.sha256(entry).digest()
+    query = select(QueuedEntry.id).where(same)
+    return (await connection.execute(query)).first() is not None
+
+
 async def lock_trust(connection: AsyncConnection) -> None:
-    """Be the only one to change `trust.json`, for this transaction."""
+    """Be the only one to change `trust.json`, for this transaction; no certificate is signed."""
     await connection.execute(select(func.pg_advisory_xact_lock(_TRUST_LOCK)))
+
+
+async def hold_trust(connection: AsyncConnection) -> None:
+    """Keep `trust.json` and the keys as they are, for this transaction."""
+    await connection.execute(select(func.pg_advisory_xact_lock_shared(_TRUST_LOCK)))
+
+
+class Revocation(NamedTuple):
+    """The entry that revokes a key, and its place in the log; None while it waits for one."""
+
+    entry: bytes
+    place: int | None
+
+
+async def find_revocation(connection: AsyncConnection, kid: str) -> Revocation | None:
+    """Return what revokes an issuer's key, logged or queued; None for one that may sign."""
+    row = (await connection.execute(_REVOCATION, {"kid": kid})).first()
+    return None if row is None else Revocation._make(row)
 
 
 async def find_trust(connection: AsyncConnection) -> bytes | None:
@@ -182,6 +208,14 @@ async def find_trust(connection: AsyncConnection) -> bytes | None:
     return cast("bytes | None", await connection.scalar(query))
 
 
+_REVOCATION = text("""
+    SELECT log_queue.entry, log_entries.log_index
+    FROM log_queue LEFT JOIN log_entries ON log_entries.queue_id = log_queue.id
+    CROSS JOIN LATERAL (SELECT convert_from(log_queue.entry, 'UTF8')::jsonb AS members) AS read
+    WHERE log_queue.theatre_id IS NULL AND log_queue.type = 'key/v1'
+        AND members->>'kid' = :kid AND members->>'revoked_at' IS NOT NULL
+    ORDER BY log_queue.id LIMIT 1
+""")
 _NONCE = text("""
     SELECT detail_json->>'run_nonce' FROM theatre_audit_events
     WHERE theatre_id = :theatre_id AND event_type = 'activated'
@@ -204,14 +238,25 @@ _ENTRY = text(_LOGGED)
 
 
 class CountedRuns(NamedTuple):
-    """How many runs of a version came to the same; `before` are those up to a certain one."""
+    """How many runs of a version came to the same."""
 
     construct_version: str
     status: str
     """`certified`, `open`, `overdue`, or why they are void."""
     runs: int
-    before: int
-    own: int
+
+
+class CountedPlace(NamedTuple):
+    """Which run of its version a theatre was, from 1, and how many of them came to `status`.
+
+    The theatre itself is one of those that came to `own_status`.
+    """
+
+    theatre_id: str
+    number: int
+    own_status: str
+    status: str
+    runs: int
 
 
 async def count_runs(
@@ -219,57 +264,107 @@ async def count_runs(
 ) -> Sequence[CountedRuns]:
     """Return what came of the logged runs of a construct, or of one version of it."""
     values = {"construct_id": construct_id, "construct_version": construct_version, "now": now}
-    rows = await connection.execute(_COUNTED, queryable_columns(values) | {"theatre_id": None})
+    rows = await connection.execute(_COUNTED, queryable_columns(values))
     return [CountedRuns._make(row) for row in rows]
 
 
 async def count_runs_around(
-    connection: AsyncConnection, theatre_id: str, *, now: datetime
-) -> Sequence[CountedRuns]:
-    """Return what came of the logged runs of the version that a theatre put to the test.
+    connection: AsyncConnection, theatre_ids: Sequence[str], *, now: datetime
+) -> Sequence[CountedPlace]:
+    """Return what came of the runs of the versions that these theatres put to the test.
 
-    Nothing where the log does not have the theatre.
+    A row a theatre and status, nothing for a theatre that the log does not have.
     """
-    own = select(QueuedEntry.construct_id, QueuedEntry.construct_version).where(
-        QueuedEntry.theatre_id == theatre_id, QueuedEntry.type == EntryType.COMMITMENT.value
-    )
-    found = (await connection.execute(own)).first()
-    if found is None:
-        return []
-    values = {
-        "construct_id": found.construct_id,
-        "construct_version": found.construct_version,
-        "now": now,
-        "theatre_id": theatre_id,
-    }
-    rows = await connection.execute(_COUNTED, values)
-    return [CountedRuns._make(row) for row in rows]
+    rows = await connection.execute(_AROUND, {"theatre_ids": [*theatre_ids], "now": now})
+    return [CountedPlace(str(row[0]), *row[1:]) for row in rows]
 
 
-_COUNTED = text("""
-    WITH runs AS (
-        SELECT commitment.theatre_id, commitment.construct_version, placed.log_index,
-            CASE closing.type
-                WHEN 'certificate/v1' THEN 'certified'
-                WHEN 'void/v1' THEN closing.reason
-                ELSE CASE WHEN commitment.close_by < :now THEN 'overdue' ELSE 'open' END
-            END AS status
-        FROM log_queue AS commitment
-        JOIN log_entries AS placed ON placed.queue_id = commitment.id
-        LEFT JOIN (log_queue AS closing JOIN log_entries AS closed ON closed.queue_id = closing.id)
-            ON closing.theatre_id = commitment.theatre_id
-            AND closing.type IN ('certificate/v1', 'void/v1')
-        WHERE commitment.type = 'commitment/v1' AND commitment.construct_id = :construct_id
+class CountedAudits(NamedTuple):
+    """How many audits there were of certificates, as `LogRecord.audits` has them."""
+
+    requested: int
+    answered: int
+    overdue: int
+
+
+async def count_audits(
+    connection: AsyncConnection, construct_id: str, construct_version: str | None, *, now: datetime
+) -> CountedAudits:
+    """Count the logged audits of a construct's certificates, or of those of one version."""
+    values = {"construct_id": construct_id, "construct_version": construct_version, "now": now}
+    rows = await connection.execute(_AUDITS, queryable_columns(values))
+    return CountedAudits._make(rows.one())
+
+
+_AUDITS = text("""
+    WITH logged AS (
+        SELECT log_queue.type, log_entries.log_index,
+            convert_from(log_queue.entry, 'UTF8')::jsonb AS members
+        FROM log_queue JOIN log_entries ON log_entries.queue_id = log_queue.id
+        WHERE log_queue.theatre_id IS NULL
+            AND log_queue.type IN ('dispute/v1', 'attestation/v1')
+    ), audits AS (
+        SELECT CAST(asked.members->>'open_by' AS timestamptz) AS open_by, EXISTS (
+            SELECT FROM logged AS answer
+            WHERE answer.members->>'answers' = asked.members->>'envelope_sha256'
+                AND answer.members->>'statement_sha256' = asked.members->>'statement_sha256'
+                AND answer.log_index > asked.log_index
+        ) AS is_answered
+        FROM logged AS asked
+        JOIN theatre_certificates AS certificate
+            ON certificate.statement_sha256 = asked.members->>'statement_sha256'
+        WHERE asked.type = 'dispute/v1' AND asked.members->>'open_by' IS NOT NULL
+            AND certificate.construct_id = :construct_id
             AND (CAST(:construct_version AS text) IS NULL
-                OR commitment.construct_version = :construct_version)
-    ), own AS (
-        SELECT log_index FROM runs WHERE theatre_id = CAST(:theatre_id AS uuid)
+                OR certificate.construct_version = :construct_version)
     )
-    SELECT construct_version, status, count(*),
-        count(*) FILTER (WHERE log_index <= (SELECT log_index FROM own)),
-        count(*) FILTER (WHERE log_index = (SELECT log_index FROM own))
-    FROM runs GROUP BY construct_version, status ORDER BY construct_version, status
+    SELECT count(*), count(*) FILTER (WHERE is_answered),
+        count(*) FILTER (WHERE NOT is_answered AND open_by < :now)
+    FROM audits
 """)
+_STATUS = """
+    CASE closing.type
+        WHEN 'certificate/v1' THEN 'certified'
+        WHEN 'void/v1' THEN closing.reason
+        ELSE CASE WHEN commitment.close_by < :now THEN 'overdue' ELSE 'open' END
+    END
+"""
+_PLACED = """
+    log_queue AS commitment
+    JOIN log_entries AS placed ON placed.queue_id = commitment.id
+    LEFT JOIN (log_queue AS closing JOIN log_entries AS closed ON closed.queue_id = closing.id)
+        ON closing.theatre_id = commitment.theatre_id
+        AND closing.type IN ('certificate/v1', 'void/v1')
+"""
+_COUNTED = text(f"""
+    SELECT commitment.construct_version, {_STATUS} AS status, count(*)
+    FROM {_PLACED}
+    WHERE commitment.type = 'commitment/v1' AND commitment.construct_id = :construct_id
+        AND (CAST(:construct_version AS text) IS NULL
+            OR commitment.construct_version = :construct_version)
+    GROUP BY 1, 2 ORDER BY 1, 2
+""")  # noqa: S608 - of constants alone
+_AROUND = text(f"""
+    WITH versions AS (
+        SELECT DISTINCT construct_id, construct_version FROM log_queue
+        WHERE type = 'commitment/v1' AND theatre_id = ANY(CAST(:theatre_ids AS uuid[]))
+    ), runs AS (
+        SELECT commitment.theatre_id, versions.*, {_STATUS} AS status, row_number() OVER (
+            PARTITION BY versions.construct_id, versions.construct_version
+            ORDER BY placed.log_index
+        ) AS number
+        FROM {_PLACED}
+        JOIN versions ON versions.construct_id = commitment.construct_id
+            AND versions.construct_version = commitment.construct_version
+        WHERE commitment.type = 'commitment/v1'
+    ), totals AS (
+        SELECT construct_id, construct_version, status, count(*) AS runs
+        FROM runs GROUP BY 1, 2, 3
+    )
+    SELECT own.theatre_id, own.number, own.status, totals.status, totals.runs
+    FROM runs AS own JOIN totals USING (construct_id, construct_version)
+    WHERE own.theatre_id = ANY(CAST(:theatre_ids AS uuid[]))
+""")  # noqa: S608 - of constants alone
 
 
 # Queueing, in the transaction of what has happened.
@@ -302,10 +397,12 @@ async def queue_void(connection: AsyncConnection, theatre_id: str, reason: VoidR
     await connection.execute(insert(QueuedEntry), row)
 
 
-async def queue_keys(connection: AsyncConnection, entries: Sequence[bytes]) -> None:
-    """Queue the entries of keys, but for those that were queued before."""
+async def queue_entries(
+    connection: AsyncConnection, kind: EntryType, entries: Sequence[bytes]
+) -> None:
+    """Queue entries that are of no theatre, but for those that were queued before."""
     for entry in entries:
-        row = {"type": EntryType.KEY.value, "entry": entry}
+        row = {"type": kind.value, "entry": entry}
         statement = insert_or_leave(QueuedEntry).values(row)
         await connection.execute(statement.on_conflict_do_nothing())
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from backend.schemas.base import ResponseDocument
-from backend.schemas.transparency import RunPlaceDocument
+from backend.schemas.transparency import RunCountsDocument, RunPlaceDocument
 from theatre.engine.certificate import TheatreCalibrationCertificate
 from theatre.engine.constraint_gate import Review
 from theatre.engine.tier_assigner import CertificateStatus, VerificationTier
@@ -22,6 +22,18 @@ OwnerConfirmed = Annotated[
     bool, Field(description="its user was the confirmed owner of the construct id at its issue")
 ]
 TemplateAccepted = Annotated[bool, Field(description="the operator accepts the template")]
+Run = Annotated[
+    RunPlaceDocument | None,
+    Field(
+        description="which of the logged runs of its construct's version it is, and what came of "
+        "the others"
+    ),
+]
+Disclosure = Annotated[
+    Literal["public", "hashes", "withheld"],
+    Field(description="what others may see of its evidence, as committed"),
+]
+EpisodesWithheld = Annotated[int, Field(description="so many episodes only its owner can compute")]
 
 
 class CertificateDocument(TheatreCalibrationCertificate):
@@ -36,10 +48,9 @@ class CertificateDocument(TheatreCalibrationCertificate):
     run_by: RunBy
     owner_confirmed: OwnerConfirmed
     template_accepted: TemplateAccepted
-    run: RunPlaceDocument | None = Field(
-        description="which of the logged runs of its construct's version it is, and what came of "
-        "the others"
-    )
+    run: Run
+    disclosure: Disclosure
+    episodes_withheld: EpisodesWithheld
     as_of: datetime
     document_sha256: str = Field(
         description="of the canonical form: `/certificates/{id}/document` without its line feed"
@@ -63,6 +74,9 @@ class CertificateSummary(ResponseDocument):
     run_by: RunBy
     owner_confirmed: OwnerConfirmed
     template_accepted: TemplateAccepted
+    run: Run
+    disclosure: Disclosure
+    episodes_withheld: EpisodesWithheld
     replay_count: int
     issued_at: datetime
     expires_at: datetime | None
@@ -93,5 +107,8 @@ class Routing(ResponseDocument):
     run_by: RunBy | None = Field(description="of the run that decides; null without one")
     owner_confirmed: OwnerConfirmed | None = Field(description="of that run; null without one")
     template_accepted: TemplateAccepted | None = Field(description="of that run; null without one")
+    record: RunCountsDocument = Field(
+        description="what came of the logged runs of that version, else of all, by any user"
+    )
     as_of: datetime
     valid_until: datetime = Field(description="ask again before this")

@@ -30,12 +30,13 @@ class EpisodeDocument(ResponseDocument):
     latency_ms: int | None = Field(description="of the answer that counts")
     scores: dict[str, float | None]
     scored_at: datetime
+    withheld: bool = Field(description="its record stays with the owner")
 
 
 class EpisodeRecord(EpisodeDocument):
     """One episode with its calls, as docs/contract/evidence.md has an invocation record."""
 
-    record: dict[str, Any]
+    record: dict[str, Any] | None = Field(description="null where it is withheld")
 
 
 class EpisodePage(ResponseDocument):

@@ -39,7 +39,12 @@ class Commitment(ResponseDocument):
     commitment_hash: str
     coin_sha256: str = Field(description="of the coin, which the bundle of the run reveals")
     reproduces: None = Field(description="in a receipt of this service always null")
-    template_snapshot: dict[str, Any]
+    template_snapshot: dict[str, Any] | None = Field(
+        description="null for all but the owner with `disclosure: hashes`"
+    )
+    hidden: dict[str, str] = Field(
+        default={}, description="the members that are null, and why; absent where none is"
+    )
     version_pins: dict[str, Any]
     dataset_hashes: dict[str, str]
     scorer_pins: dict[str, Any]

@@ -34,10 +34,19 @@ class VersionRecord(RunCountsDocument):
     construct_version: str
 
 
+class AuditCounts(ResponseDocument):
+    """How many samples of certificates' episodes were asked for."""
+
+    requested: int
+    answered: int = Field(description="those that the owner has opened, in time or late")
+    overdue: int = Field(description="those that are not open after their day")
+
+
 class ConstructRecord(RunCountsDocument):
     """What came of the runs of a construct, as the log has it."""
 
     construct_id: str
     construct_version: str | None = Field(description="the version that was asked for")
+    audits: AuditCounts
     versions: list[VersionRecord]
     as_of: datetime

@@ -22,9 +22,11 @@ from backend.repositories.counted_runs import (
     TEMPLATE_NOT_ACCEPTED,
 )
 from backend.repositories.pages import Page, Window
-from backend.services.transparency.publication import place_of_run
+from backend.services.transparency.publication import places_of_runs
 from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.episode_root import count_withheld
 from theatre.engine.errors import NotFoundError
+from theatre.engine.templates import Withheld
 from theatre.engine.tier_assigner import (
     EffectiveTier,
     IssuedCertificateFacts,
@@ -43,17 +45,19 @@ class CurrentStatus:
     run_by: str
     owner_confirmed: bool
     template_accepted: bool
+    run: RunPlace | None
+    """Which of the logged runs of its version it is."""
+    episodes_withheld: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCertificate:
     """A certificate's document, and what it is worth now."""
 
+    view: CertificateView
     document: JsonObject
     sha256: str
     worth: CurrentStatus
-    run: RunPlace | None
-    """Which of the logged runs of its version it is."""
 
 
 async def certificate_document(
@@ -83,11 +87,12 @@ async def read_certificate(
     )
     if found is None:
         raise NotFoundError("expected a certificate, got none")
+    ((_, worth),) = await with_status(connection, [found.view], now=now)
     return ReadCertificate(
+        view=found.view,
         document=parse_object(found.document),
         sha256=found.document_sha256,
-        worth=current_status(found.view, now),
-        run=await place_of_run(connection, found.view.theatre_id, now=now),
+        worth=worth,
     )
 
 
@@ -102,7 +107,15 @@ async def list_certificates(
     """Return a page of certificates, each with what it is worth now, the newest first."""
     views = await find_certificates(connection, wanted, window, now=now, accepted=accepted)
     total = await count_certificates(connection, wanted, now=now, accepted=accepted)
-    return Page([(view, current_status(view, now)) for view in views], total)
+    return Page(await with_status(connection, views, now=now), total)
+
+
+async def with_status(
+    connection: AsyncConnection, views: Sequence[CertificateView], *, now: datetime
+) -> list[tuple[CertificateView, CurrentStatus]]:
+    """Return certificates with what each is worth now; their runs are counted in one statement."""
+    places = await places_of_runs(connection, [view.theatre_id for view in views], now=now)
+    return [(view, _current_status(view, now, places.get(view.theatre_id))) for view in views]
 
 
 def effective_tier(
@@ -136,8 +149,7 @@ def effective_tier(
     )
 
 
-def current_status(view: CertificateView, now: datetime) -> CurrentStatus:
-    """Return what a certificate is worth now."""
+def _current_status(view: CertificateView, now: datetime, run: RunPlace | None) -> CurrentStatus:
     effective = effective_tier(
         construct_id=view.construct_id,
         construct_version=view.construct_version,
@@ -152,4 +164,14 @@ def current_status(view: CertificateView, now: datetime) -> CurrentStatus:
         run_by=view.run_by,
         owner_confirmed=OWNER_NOT_CONFIRMED not in view.objections,
         template_accepted=TEMPLATE_NOT_ACCEPTED not in view.objections,
+        run=run,
+        episodes_withheld=_count_withheld(view),
     )
+
+
+def _count_withheld(view: CertificateView) -> int:
+    if view.disclosure == "hashes":
+        return view.total_episodes
+    if view.withheld is None:
+        return 0
+    return count_withheld(Withheld.model_validate(view.withheld), view.total_episodes)

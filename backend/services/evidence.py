@@ -1,11 +1,13 @@
 """Evidence as it is handed out: the chain, the episodes, the sealed bundle and its files.
 
-With `disclosure: hashes` or `withheld` ground truth, invocations and coin stay with the owner.
+With `disclosure: hashes` all but the owner get neither the template nor an episode, and no bundle;
+with `withheld` they get the published bundle, which has leaves for the episodes that it withholds.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,17 +30,21 @@ from backend.services.resources import TheatreResources
 from backend.services.runs.execution import EXPORT
 from backend.services.sealed_bundles import (
     PROOFS,
+    PublishedBundle,
     archive_with_proofs,
     open_bundle_file,
     proof_file,
+    published_bundle,
 )
 from backend.services.transparency.publication import proofs_of
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import NotFoundError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import EpisodeResult
+from theatre.files.published_bundle import EPISODES
 
-_WITHHELD = ("coin.txt", "ground_truth/", "invocations/")
+_PRIVATE = ("coin.txt", "ground_truth/", "invocations/", "hitl/")
+_TEMPLATE = ("template.json", "commitment_receipt.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,24 +69,73 @@ async def read_audit(
     return await find_audit_entries(connection, theatre_id, window)
 
 
+@dataclass(frozen=True, slots=True)
+class ShownEpisode:
+    """An episode as its reader may see it; its record is None where it is withheld from him."""
+
+    view: EpisodeView
+    withheld: bool
+    record: JsonObject | None = None
+
+
 async def read_episodes(
-    connection: AsyncConnection, theatre_id: str, window: NumberedWindow, *, reader: str | None
-) -> Page[EpisodeView]:
-    """Return a page of the episodes' results; NotFoundError for a reader who may not see them."""
-    await _disclosed(connection, theatre_id, reader)
-    return await find_episodes(connection, theatre_id, window)
+    connection: AsyncConnection,
+    theatre_id: str,
+    window: NumberedWindow,
+    *,
+    reader: str | None,
+    resources: TheatreResources,
+) -> Page[ShownEpisode]:
+    """Return a page of the episodes' results, those that are withheld among them.
+
+    NotFoundError for a reader who may not see them.
+    """
+    theatre = await _disclosed(connection, theatre_id, reader)
+    page = await find_episodes(connection, theatre_id, window)
+    closed = await _closed(connection, theatre, page.rows, resources)
+    return Page([ShownEpisode(one, one.seq in closed) for one in page.rows], page.total)
 
 
 async def read_episode(
-    connection: AsyncConnection, theatre_id: str, episode_id: str, *, reader: str | None
-) -> tuple[EpisodeView, JsonObject]:
+    connection: AsyncConnection,
+    theatre_id: str,
+    episode_id: str,
+    *,
+    reader: str | None,
+    resources: TheatreResources,
+) -> ShownEpisode:
     """Return an episode and its invocation record; NotFoundError where there is none to be seen."""
     theatre = await _disclosed(connection, theatre_id, reader)
     found = await find_episode(connection, theatre_id, episode_id)
-    if found is None or _withholds(theatre):
+    if found is None:
         raise NotFoundError(f"expected a recorded episode {episode_id[:100]!a}, got none")
     view, line = found
-    return view, EpisodeResult.from_line(line).record.document
+    if view.seq in await _closed(connection, theatre, [view], resources):
+        return ShownEpisode(view, withheld=True)
+    return ShownEpisode(view, withheld=False, record=EpisodeResult.from_line(line).record.document)
+
+
+async def _closed(
+    connection: AsyncConnection,
+    theatre: DisclosedTheatre,
+    episodes: Sequence[EpisodeView],
+    resources: TheatreResources,
+) -> Collection[int]:
+    """Return which episodes are withheld from the reader, by number; some of `episodes` may be."""
+    if theatre.is_owner or theatre.disclosure == "public":
+        return frozenset()
+    published = await _published(connection, theatre, resources)
+    return {one.seq for one in episodes} if published is None else published.closed
+
+
+async def _published(
+    connection: AsyncConnection, theatre: DisclosedTheatre, resources: TheatreResources
+) -> PublishedBundle | None:
+    """Return what others get of a bundle that withholds episodes; None where they get none."""
+    archive = await find_bundle(connection, theatre.id)
+    if theatre.disclosure != "withheld" or theatre.certificate_id is None or archive is None:
+        return None
+    return await asyncio.to_thread(published_bundle, resources.store, theatre.id, archive)
 
 
 async def bundle_archive(
@@ -93,14 +148,18 @@ async def bundle_archive(
     """Return the sealed bundle as one archive, with what the log shows of it in `proofs/`.
 
     The same bytes every time, once both entries are logged and the witnesses have signed.
-    NotFoundError where there is none, or where parts of it are withheld from the reader.
+    Who is not its owner gets the published one where episodes are withheld. NotFoundError where
+    there is none for the reader.
     """
     theatre, archive = await _sealed(connection, theatre_id, reader)
+    published = None
     if _withholds(theatre):
-        raise NotFoundError(f"expected an evidence bundle of theatre {theatre_id}, got none")
+        published = await _published(connection, theatre, resources)
+        if published is None:
+            raise NotFoundError(f"expected an evidence bundle of theatre {theatre_id}, got none")
     proofs = await proofs_of(connection, theatre_id)
     path, sha256 = await asyncio.to_thread(
-        archive_with_proofs, resources.store, theatre_id, archive, proofs
+        archive_with_proofs, resources.store, theatre_id, archive, proofs, published
     )
     return EvidenceFile(
         path=path,
@@ -131,7 +190,10 @@ async def bundle_file(
         found = await asyncio.to_thread(
             proof_file, resources.store, archive, proofs.get(path.removeprefix(f"{PROOFS}/"))
         )
-    elif not (_withholds(theatre) and path.startswith(_WITHHELD)):
+    elif path == EPISODES and _withholds(theatre):
+        published = await _published(connection, theatre, resources)
+        found = None if published is None else published.episodes
+    elif not path.startswith(_hidden(theatre)):
         found = await asyncio.to_thread(
             open_bundle_file, resources.store, theatre_id, archive, path
         )
@@ -177,5 +239,12 @@ async def _sealed(
 
 
 def _withholds(theatre: DisclosedTheatre) -> bool:
-    # Where episodes are withheld, too: the coin salts them, and these files hold all of them.
     return not theatre.is_owner and theatre.disclosure != "public"
+
+
+def _hidden(theatre: DisclosedTheatre) -> tuple[str, ...]:
+    """Return how the names of files begin that the reader does not get."""
+    if not _withholds(theatre):
+        return ()
+    # Where episodes are withheld, too: the coin salts them, and these files hold all of them.
+    return _PRIVATE if theatre.disclosure == "withheld" else _PRIVATE + _TEMPLATE

@@ -6,9 +6,11 @@ neither the best run nor the last certified one.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -21,10 +23,13 @@ from backend.repositories.counted_runs import (
     find_runs_of_owner,
 )
 from backend.services.certificates import effective_tier
+from backend.services.transparency.publication import construct_record
 from theatre.engine.constraint_gate import Review, effective_review
 from theatre.engine.tier_assigner import EffectiveTier, VerificationTier
+from theatre.transparency.record import RunCounts
 
 VALID_FOR = timedelta(seconds=60)
+_AT_MOST = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,8 @@ class RoutingAnswer:
     run_by: str | None
     review: Review
     valid_until: datetime
+    record: RunCounts
+    """What came of the logged runs of that version, or of all, by any user."""
 
 
 async def route(
@@ -47,6 +54,7 @@ async def route(
     construct_version: str | None,
     declared_review: str | None,
     accepted: Sequence[str],
+    records: RunRecords,
     now: datetime,
 ) -> RoutingAnswer:
     """Return how far a construct is trusted at `now`. Never raises for an unknown one."""
@@ -55,10 +63,48 @@ async def route(
     )
     if run is None:
         own = await find_runs_of_owner(connection, construct_id, accepted=accepted)
-        return _answer(construct_version, None, None, (_why_no_run(own),), declared_review, now)
-    return _answer(
-        run.construct_version, run, _evaluate_run(construct_id, run, now), (), declared_review, now
-    )
+        named = RecordKey(construct_id, construct_version, own.log_end)
+        record = await records.read(connection, named, now=now)
+        why = (_why_no_run(own),)
+        return _answer(construct_version, None, None, why, declared_review, record, now)
+    named = RecordKey(construct_id, run.construct_version, run.log_end)
+    record = await records.read(connection, named, now=now)
+    worth = _evaluate_run(construct_id, run, now)
+    return _answer(run.construct_version, run, worth, (), declared_review, record, now)
+
+
+class RecordKey(NamedTuple):
+    """What a count of runs is of: a version, None for all, and the place of the last entry."""
+
+    construct_id: str
+    construct_version: str | None
+    log_end: int | None
+
+
+class RunRecords:
+    """Counts of runs in memory: they are asked for often, and change with the log alone.
+
+    But for what becomes overdue: that is seen within VALID_FOR.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[RecordKey, tuple[RunCounts, datetime]] = OrderedDict()
+
+    async def read(
+        self, connection: AsyncConnection, key: RecordKey, *, now: datetime
+    ) -> RunCounts:
+        """Return what came of the logged runs of a version, as of an end of the log."""
+        kept = self._kept.get(key)
+        if kept is not None and kept[1] <= now < kept[1] + VALID_FOR:
+            self._kept.move_to_end(key)
+            return kept[0]
+        record, _ = await construct_record(
+            connection, key.construct_id, key.construct_version, now=now
+        )
+        self._kept[key] = record, now
+        if len(self._kept) > _AT_MOST:
+            self._kept.popitem(last=False)
+        return record
 
 
 def _why_no_run(own: OwnRuns) -> str:
@@ -92,6 +138,7 @@ def _answer(
     worth: EffectiveTier | None,
     reasons: tuple[str, ...],
     declared_review: str | None,
+    record: RunCounts,
     now: datetime,
 ) -> RoutingAnswer:
     tier = VerificationTier.UNVERIFIED if worth is None else worth.tier
@@ -109,5 +156,6 @@ def _answer(
         certificate_id=None if run is None else run.certificate_id,
         run_by=None if run is None else run.run_by,
         review=effective_review(tier.value, declared_review),
+        record=record,
         valid_until=min(until, expires_at) if expires_at and expires_at > now else until,
     )

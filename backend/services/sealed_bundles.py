@@ -10,14 +10,18 @@ import tarfile
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import cast
+from threading import Lock
+from typing import NamedTuple, cast
 from uuid import uuid4
 
 from backend.errors import EvidenceDamagedError, EvidenceStoreError
 from backend.evidence_store import EvidenceStore, ObjectKind, sha256_at, sha256_of
 from backend.repositories.evidence_views import BundleArchive
+from theatre.cli.audits import salted_lines
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.evidence_bundle import bundle_name
+from theatre.files.published_bundle import EPISODES, publish_bundle
+from theatre.transparency.errors import DisclosureError
 
 MANIFEST = "manifest.json"
 PROOFS = "proofs"
@@ -97,10 +101,75 @@ def _file_of(bundle: Path, path: str) -> tuple[Path, str] | None:
     return (bundle / path, known[path]) if path in known else None
 
 
+# What others get of a bundle that withholds episodes: made on this machine, never stored.
+
+
+class PublishedBundle(NamedTuple):
+    """The published form of a bundle: its archive, its `episodes.jsonl`, and what is withheld.
+
+    Each file with its SHA-256; `closed` are numbers of episodes, from 1.
+    """
+
+    archive: tuple[Path, str]
+    episodes: tuple[Path, str]
+    closed: frozenset[int]
+
+
+_PUBLISHED: dict[str, PublishedBundle] = {}
+_PUBLISHING = Lock()
+_AT_MOST = 200
+
+
+def published_bundle(
+    store: EvidenceStore, theatre_id: str, archive: BundleArchive
+) -> PublishedBundle | None:
+    """Return the published form of a sealed bundle; None for one that has none.
+
+    A bundle with people's ratings has none: what they wrote would tell what is withheld.
+    """
+    with _PUBLISHING:
+        known = _PUBLISHED.get(archive.sha256)
+        if known is not None and all(
+            sha256_at(path) == sha256 for path, sha256 in (known.archive, known.episodes)
+        ):
+            return known
+        try:
+            made = _publish(store, theatre_id, archive)
+        except DisclosureError:
+            return None
+        while len(_PUBLISHED) >= _AT_MOST:
+            del _PUBLISHED[next(iter(_PUBLISHED))]
+        _PUBLISHED[archive.sha256] = made
+        return made
+
+
+def _publish(store: EvidenceStore, theatre_id: str, archive: BundleArchive) -> PublishedBundle:
+    bundle = fetch_verified_bundle(store, theatre_id, archive)
+    opened, lines = salted_lines(bundle)
+    folder = store.unpacked / archive.sha256 / "published"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    closed = frozenset(opened.withheld())
+    target = folder / bundle.name
+    publish_bundle(bundle, target, lines, closed)
+    _pack(target, folder / "bundle.tar.gz")
+    (target / EPISODES).replace(folder / EPISODES)
+    shutil.rmtree(target)
+    files = [(folder / name, sha256_of(folder / name)) for name in ("bundle.tar.gz", EPISODES)]
+    return PublishedBundle(files[0], files[1], closed)
+
+
 def archive_with_proofs(
-    store: EvidenceStore, theatre_id: str, archive: BundleArchive, proofs: Mapping[str, bytes]
+    store: EvidenceStore,
+    theatre_id: str,
+    archive: BundleArchive,
+    proofs: Mapping[str, bytes],
+    published: PublishedBundle | None = None,
 ) -> tuple[Path, str]:
-    """Return an archive of the sealed bundle with `proofs/`, on this machine, and its SHA-256."""
+    """Return an archive of a bundle with `proofs/`, on this machine, and its SHA-256.
+
+    Of the sealed bundle, or of what is published of it.
+    """
     folder = bundle_name(theatre_id)
     # Entries without an end, in front: of two gzip members the second goes on with the archive.
     front = io.BytesIO()
@@ -110,8 +179,11 @@ def archive_with_proofs(
             packed.write(entry.tobuf(tarfile.USTAR_FORMAT))
             packed.write(data.ljust(-(-len(data) // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE, b"\0"))
     # Verified each time, and so is the whole: a copy on a disk may have been changed.
-    sealed = store.fetch(ObjectKind.BUNDLES, archive.sha256)
-    expected = _sha256_of_both(front.getvalue(), sealed, archive.sha256)
+    if published is None:
+        sealed, sha256 = store.fetch(ObjectKind.BUNDLES, archive.sha256), archive.sha256
+    else:
+        sealed, sha256 = published.archive
+    expected = _sha256_of_both(front.getvalue(), sealed, sha256)
     whole = store.unpacked / archive.sha256 / f"{expected}.tar.gz"
     if sha256_at(whole) != expected:
         with store.draft() as draft:

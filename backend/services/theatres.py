@@ -22,20 +22,21 @@ from backend.repositories.theatre_runs import (
     StoredTheatre,
     change_run,
     find_overdue_theatres,
-    lock_committed,
+    lock_free,
     lock_theatre,
 )
 from backend.repositories.theatres import (
     TheatreView,
+    find_receipt,
     find_theatre_view,
     find_uploads,
     insert_draft,
     store_receipt,
 )
 from backend.services.resources import TheatreResources
-from backend.services.runs.execution import end_within
+from backend.services.runs.execution import end_within, journal_of
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import (
@@ -45,7 +46,7 @@ from theatre.engine.errors import (
     TheatreError,
 )
 from theatre.engine.models import EpisodeResult
-from theatre.engine.replay import reasons_with_examples
+from theatre.engine.replay import reasons_with_examples, with_reasons
 from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
 from theatre.engine.template_validator import ValidationReport
 from theatre.engine.templates import ProductTheatreTemplate, view_template
@@ -140,6 +141,29 @@ async def read_theatre(
 async def read_template(connection: AsyncConnection, view: TheatreView) -> JsonObject:
     """Return the template that a theatre was made of."""
     return parse_object(await find_template_bytes(connection, view.template_sha256))
+
+
+HIDDEN = {"template_snapshot": "disclosure: hashes"}
+"""What a public receipt hides, and why."""
+
+
+async def read_receipt(
+    connection: AsyncConnection, theatre_id: str, *, reader: str | None, is_hashed: bool
+) -> bytes:
+    """Return the canonical receipt of a committed theatre, as far as its reader may see it.
+
+    NotFoundError before the commitment, and for what `is_hashed` where the reader may not see it.
+    """
+    receipt, user_id, disclosure = await find_receipt(connection, theatre_id)
+    if disclosure != "hashes" or user_id == reader:
+        return receipt
+    if is_hashed:
+        raise NotFoundError(
+            "expected a receipt that shows its template, got one with disclosure: hashes, whose "
+            "owner alone sees what was hashed"
+        )
+    hidden = dict.fromkeys(HIDDEN, None)
+    return canonical_bytes({**parse_object(receipt), **hidden, "hidden": {**HIDDEN}})
 
 
 async def read_ending(connection: AsyncConnection, view: TheatreView) -> JsonObject | None:
@@ -272,17 +296,17 @@ def construct_of(document: JsonObject) -> str | None:
     return None
 
 
-# Theatres that end before a construct is called: cancelled, or past the date to begin by.
+# Theatres that are ended from outside of their run: cancelled before it, or not closed in time.
 #
-# The row's lock decides against a run that begins at the same moment. The worker of a run that was
-# taken up then has an older epoch: it can write nothing more
-# (docs/design/service.md, "COMMITTED can end").
+# The row's lock decides against a run that moves at the same moment. The worker of a run that goes
+# on has an older epoch then: it stops, and can write nothing more
+# (docs/design/service.md, "A theatre can be ended from outside").
 
 
 _log = logging.getLogger(__name__)
 
 
-async def end_uncalled(
+async def end_unfinished(
     connection: AsyncConnection,
     engine: AsyncEngine,
     stored: StoredTheatre,
@@ -290,32 +314,45 @@ async def end_uncalled(
     *,
     outcome: JsonObject,
 ) -> None:
-    """Resolve a COMMITTED theatre, whose row the caller has locked, without a call."""
+    """Resolve a theatre that is COMMITTED, ACTIVE or SETTLING; the caller has locked its row."""
     await end_within(connection, engine, stored, resources, outcome=outcome)
     await change_run(
         connection,
         stored.id,
         run_status="cancelled",
-        # A new epoch refuses the writes of a worker that has just taken the run up.
+        # A new epoch refuses the writes of a worker that has the run.
         run_epoch=stored.run_epoch + 1,
         run_job_id=None,
+        pending_step=None,
         error=None,
     )
 
 
 async def end_overdue(engine: AsyncEngine, resources: TheatreResources, *, at: datetime) -> int:
-    """End every theatre that did not begin in time, a transaction each; return how many."""
+    """End every theatre that was not closed in time, a transaction each; return how many."""
     async with engine.connect() as connection:
         found = await find_overdue_theatres(connection, at=at)
     ended = 0
     for theatre_id in found:
         try:
-            async with engine.begin() as connection:
-                stored = await lock_committed(connection, theatre_id)
-                if stored is not None and stored.value().is_overdue(at):
-                    await end_uncalled(connection, engine, stored, resources, outcome={**OVERDUE})
-                    ended += 1
+            ended += await _end_overdue(engine, resources, theatre_id, at=at)
         except TheatreError as error:
             fields = {"theatre_id": theatre_id, "code": error.code}
             _log.warning("an overdue theatre cannot be ended", extra={"fields": fields})
     return ended
+
+
+async def _end_overdue(
+    engine: AsyncEngine, resources: TheatreResources, theatre_id: str, *, at: datetime
+) -> bool:
+    """End a theatre that was not closed in time; False for one that was, or moves right now."""
+    async with engine.begin() as connection:
+        stored = await lock_free(connection, theatre_id)
+        if stored is None or not stored.value().is_open_too_long(at):
+            return False
+        outcome: JsonObject = {**OVERDUE}
+        if stored.state != TheatreState.COMMITTED:
+            # While its row is locked no worker adds to what is counted.
+            outcome = await with_reasons(journal_of(engine, stored, resources), outcome)
+        await end_unfinished(connection, engine, stored, resources, outcome=outcome)
+        return True

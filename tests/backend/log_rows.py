@@ -33,6 +33,15 @@ def await_logged(database: Database, entries: int) -> None:
     until(lambda: database.rows(query, entries, entries), f"{entries} entries of the log")
 
 
+def await_all_logged(database: Database) -> None:
+    """Wait until nothing waits to be logged."""
+    query = """
+        SELECT 1 FROM log_queue LEFT JOIN log_entries ON queue_id = log_queue.id
+        WHERE queue_id IS NULL
+    """
+    until(lambda: not database.rows(query), "an empty queue of the log")
+
+
 def record_of_rows(database: Database) -> LogRecord:
     """Return what the log says, every entry of it in order and without a fault.
 

@@ -57,6 +57,18 @@ A_TURN = [
     },
 ]
 
+A_REQUEST = {
+    "form": "urn:echelon:audit-request:v1",
+    "certificate_id": "018f0000-0000-7000-8000-00000000dead",
+    "statement_sha256": "ab" * 32,
+    "episode_root": "ab" * 32,
+    "episodes": 4,
+    "draw": 1,
+    "coin_sha256": "ab" * 32,
+    "open_by": "2026-12-24T00:00:00.000000Z",
+}
+AN_ANSWER = {"request": A_REQUEST, "coin": "ab" * 32}
+
 Recorded = dict[str, dict[str, Any]]
 
 
@@ -256,6 +268,10 @@ def _shown(reply: Reply) -> object:
         for name, member in reply.document.items()
     }
     document.update({name: text for name, text in SECRETS.items() if name in document})
+    if "openings" in document:
+        # Which episode is opened, and so what there is of it, is drawn.
+        document["template"] = {"theatre_id": document["template"]["theatre_id"]}
+        document["openings"] = [{"seq": one["seq"]} for one in document["openings"]]
     if "json_schema" in document:
         document["json_schema"] = {"$id": document["json_schema"]["$id"]}
     return document

@@ -16,6 +16,7 @@ import pytest
 from backend.main import create_app
 from backend.runtime import now
 from tests.backend.databases import Database
+from tests.backend.log_rows import await_all_logged
 from tests.backend.operating import operate
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
@@ -88,9 +89,16 @@ class Scene:
         return said[0]
 
     def routing(self, query: str = "") -> dict[str, Any]:
+        """Return a routing answer without its moments; its record is that of its version."""
+        await_all_logged(self.database)
         reply = self.client.get(f"/constructs/{CONSTRUCT_ID}/routing{query}")
         assert reply.status == 200
         document = dict(reply.document)
+        version = document["construct_version"]
+        named = "" if version is None else f"?construct_version={version}"
+        whole = self.client.get(f"/constructs/{CONSTRUCT_ID}/record{named}").document
+        record = document.pop("record")
+        assert record == {name: whole[name] for name in record}
         for moment in ("as_of", "valid_until"):
             assert document.pop(moment).endswith("Z")
         return document
@@ -126,6 +134,8 @@ def test_a_certificate_is_read_with_what_it_is_worth_now(scene: Scene) -> None:
             "others": {"commitments": 0, "certified": 0, "void": {}, "open": 0, "overdue": 0},
             "text": "run 1 of 1",
         },
+        "disclosure": "public",
+        "episodes_withheld": 0,
         "document_sha256": hashlib.sha256(issued.body.removesuffix(b"\n")).hexdigest(),
     }
     bundle = f"/theatres/{theatre['id']}/evidence-bundle"
@@ -242,6 +252,10 @@ def test_routing_trusts_the_confirmed_owner_of_a_construct_and_nobody_else(scene
     }
     scene.certified(mallory)
     assert scene.routing() == trusted
+    listed = scene.client.get("/certificates").document["certificates"]
+    assert [one["run"]["text"] for one in listed] == [
+        f"run {number} of 4, the other 3: 3 certified" for number in (4, 3, 2, 1)
+    ]
     other = scene.routing("?construct_version=other&declared_review=skip")
     assert (other["effective_tier"], other["effective_review"], other["overridden"]) == (
         "UNVERIFIED",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from backend.api.http.openapi import RECORDED
 from backend.main import create_app
+from backend.runtime import now
 from tests.backend.databases import Database
 from tests.backend.recorded_examples import WAIT, Recorded, Recorder, exchanges, shape
 from tests.backend.serving import Client, served, settings_for
@@ -24,7 +26,9 @@ from tests.backend.test_theatre_bridge import committed
 from tests.backend.theatre_templates import cartograph
 from tests.backend.verification_stage import RUN, finished, github, wished
 from tests.theatre.echelon_process import until
+from tests.theatre.runs import COIN
 from theatre.engine.canonical_json import sha256_hex
+from theatre.transparency.audits import AuditRequest
 
 REFUSED_ALWAYS = {"settle_theatre"}
 """No release can do that yet: there is no answer to record."""
@@ -47,6 +51,7 @@ def seen(database: Database, tmp_path: Path) -> Recorded:
         proof = f"/log/proof/{sha256_hex(statement)}"
         until(lambda: client.get(proof).status == HTTPStatus.OK, "the entry of the certificate")
         recorder.keep("get_proof", None, client.get(proof))
+        audits(client.bearing(recorder.known["token"]), recorder, sha256_hex(statement))
     stage = rated(tmp_path / "stage")
     settings = settings_for(database, tmp_path, **stage.settings)
     with served(create_app(settings)) as client:
@@ -56,6 +61,21 @@ def seen(database: Database, tmp_path: Path) -> Recorded:
         with served(create_app(settings)) as client:
             verifies(client, recorder)
     return recorder.recorded
+
+
+def audits(ada: Client, recorder: Recorder, statement: str) -> None:
+    path = recorder.filled("/certificates/{certificate_id}")
+    asked = AuditRequest.of(
+        ada.get(f"{path}/document").document,
+        statement_sha256=statement,
+        draw=1,
+        coin=COIN,
+        open_by=now().replace(microsecond=0) + timedelta(days=30),
+    )
+    request = json.loads(bytes(asked))
+    recorder.keep("request_audit", request, ada.post(f"{path}/audits", request))
+    answer = {"request": request, "coin": COIN.secret.hex()}
+    recorder.keep("answer_audit", answer, ada.post(f"{path}/audits/answer", answer))
 
 
 def asks_people(client: Client, stage: SumsStage, recorder: Recorder) -> None:

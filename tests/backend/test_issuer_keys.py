@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from securesystemslib.signer import (
+    SIGNER_FOR_URI_SCHEME,
+    Key,
+    SecretsHandler,
+    Signature,
+    Signer,
+)
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.cli.key_group import key
@@ -85,8 +94,78 @@ def test_a_key_that_readers_do_not_have_is_refused(tmp_path: Path) -> None:
     production(tmp_path / "other")
     for name in ("issuer", "log"):
         uri = f"file2:{tmp_path / 'other' / name}.pem"
-        with pytest.raises(SettingsError, match="cannot sign as that"):
+        with pytest.raises(SettingsError, match="signs with another key"):
             open_keys(production(tmp_path / "own", **{f"{name}_key": uri}), at=AT)
+
+
+SIGN = """
+import sys
+from pathlib import Path
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+private = load_pem_private_key(Path(sys.argv[1]).read_bytes(), None)
+how = () if isinstance(private, Ed25519PrivateKey) else (ECDSA(SHA256()),)
+sys.stdout.buffer.write(private.sign(sys.stdin.buffer.read(), *how))
+"""
+
+
+class OtherProcess(Signer):
+    """Signs in another process, as a KMS does: whose key that has shows in its signatures alone."""
+
+    def __init__(self, public: Key, pem: str) -> None:
+        self._public, self._pem = public, pem
+
+    @property
+    def public_key(self) -> Key:
+        return self._public
+
+    @classmethod
+    def from_priv_key_uri(
+        cls, priv_key_uri: str, public_key: Key, secrets_handler: SecretsHandler | None = None
+    ) -> OtherProcess:
+        assert secrets_handler is None
+        return cls(public_key, priv_key_uri.partition(":")[2])
+
+    def sign(self, payload: bytes) -> Signature:
+        command = [sys.executable, "-c", SIGN, self._pem]
+        signed = subprocess.run(command, input=payload, capture_output=True, check=False)
+        if signed.returncode:
+            raise KeyServiceError("the key service does not answer")
+        return Signature(self._public.keyid, signed.stdout.hex())
+
+
+class KeyServiceError(Exception):
+    """What a library of a KMS raises: no class that the service knows."""
+
+
+@pytest.fixture
+def _key_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIGNER_FOR_URI_SCHEME, "other", OtherProcess)
+
+
+@pytest.mark.usefixtures("_key_service")
+def test_a_key_service_signs_where_it_has_the_keys_that_readers_have(tmp_path: Path) -> None:
+    uris = {f"{name}_key": f"other:{tmp_path / name}.pem" for name in ("issuer", "log")}
+    assert_signs(open_keys(production(tmp_path, **uris), at=AT))
+
+
+@pytest.mark.usefixtures("_key_service")
+@pytest.mark.parametrize("name", ["issuer", "log"])
+def test_a_key_service_with_another_key_is_refused_at_the_start(tmp_path: Path, name: str) -> None:
+    """It does not compare its key with the one it is given: its first signature tells."""
+    production(tmp_path / "other")
+    uri = f"other:{tmp_path / 'other' / name}.pem"
+    wanted = f"ECHELON_{name.upper()}_KEY the URI of the key .* signs with another key"
+    with pytest.raises(SettingsError, match=wanted):
+        open_keys(production(tmp_path / "own", **{f"{name}_key": uri}), at=AT)
+
+
+@pytest.mark.usefixtures("_key_service")
+def test_a_key_service_that_does_not_answer_is_an_error_of_its_setting(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"ECHELON_LOG_KEY.*KeyServiceError"):
+        open_keys(production(tmp_path, log_key="other:/nowhere.pem"), at=AT)
 
 
 def test_a_revoked_key_signs_nothing_more(tmp_path: Path) -> None:
@@ -104,6 +183,7 @@ def test_all_processes_of_a_database_have_one_log_and_drop_no_key(
     home = TrustHome(tmp_path / "one")
     first = home.open(issuer="An operator", at=AT)
     rotated = home.rotate(first, at=AT + timedelta(days=1))
+    revoked = rotated.revoked(first.keys[0].key.kid, index=5)
     other = TrustHome(tmp_path / "two").open(issuer="An operator", at=AT)
 
     async def scene(engine: AsyncEngine) -> None:
@@ -114,10 +194,13 @@ def test_all_processes_of_a_database_have_one_log_and_drop_no_key(
         for refused in (first, other):
             with pytest.raises(SettingsError, match="expected the keys of the log echelon"):
                 await publish_trust(engine, refused, at=AT)
+        await publish_trust(engine, revoked, at=AT)
+        with pytest.raises(SettingsError, match="is revoked at entry 5 of the log, got an older"):
+            await publish_trust(engine, rotated, at=AT)
 
     database.play(scene)
     rows = database.rows("SELECT document FROM trust_documents ORDER BY seq")
-    assert [Trust.parse(row["document"]) for row in rows] == [first, rotated]
+    assert [Trust.parse(row["document"]) for row in rows] == [first, rotated, revoked]
     queued = database.rows("SELECT entry FROM log_queue ORDER BY id")
     entries = [decode_entry(bytes(row["entry"])) for row in queued]
     assert [(kind, members["kid"], members["valid_until"]) for kind, members in entries] == [

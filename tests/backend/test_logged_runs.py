@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tarfile
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.api.http.conditional import IMMUTABLE
+from backend.cli.key_group import key
 from backend.database.sessions import OWNER
 from backend.main import create_app
 from backend.repositories.theatre_runs import read_stored_theatre
@@ -102,6 +105,15 @@ class Stranger:
 
     def record_of(self, construct_id: str) -> Any:  # noqa: ANN401 - JSON
         return self.client.get(f"/constructs/{construct_id}/record").document
+
+
+def downloaded(reader: Client, path: str, trust: Trust, folder: Path) -> Verdict:
+    """Return what the bundle of a theatre is worth to a reader who trusts these keys."""
+    data = reader.get(f"{path}/evidence-bundle").body
+    with tarfile.open(fileobj=io.BytesIO(data)) as packed:
+        packed.extractall(folder, filter="data")
+    (bundle,) = folder.iterdir()
+    return check_folder(bundle, reader=Reader(trust=trust, words="signed", log=None)).verdict
 
 
 def assert_kept_while_true(client: Client, theatre: JsonObject, statement: str) -> None:
@@ -197,15 +209,10 @@ def test_with_hashes_alone_the_log_tells_no_commitment_before_its_coin_is_out(
         assert run(ada, path).document["outcome"] == "certified"
         (_, logged), _ = reader.await_entries(2)
         certificate = client.get(f"{path}/certificate").document
-        archive = tmp_path / "bundle.tar.gz"
-        archive.write_bytes(ada.get(f"{path}/evidence-bundle").body)
-        trusted = Reader(trust=reader.trust, words="signed", log=None)
+        verdict = downloaded(ada, path, reader.trust, tmp_path / "downloaded")
     assert logged["salted"] is True
     assert logged["commitment_hash"] != certificate["commitment_hash"]
-    with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path / "downloaded", filter="data")
-    (bundle,) = (tmp_path / "downloaded").iterdir()
-    assert check_folder(bundle, reader=trusted).verdict is Verdict.LOGGED
+    assert verdict is Verdict.LOGGED
 
 
 def test_every_end_closes_its_commitment_and_the_record_counts_as_the_log_does(
@@ -321,6 +328,57 @@ def test_a_theatre_whose_commitment_is_logged_cannot_be_rehearsed_and_is_abandon
         "void/v1",
         {"theatre_id": theatre_id, "commitment_index": 0, "reason": "abandoned"},
     )
+
+
+async def look_away(*_: object) -> None:
+    return
+
+
+def test_a_revoked_key_signs_no_more_and_what_the_log_had_before_stays_valid(
+    database: Database, tmp_path: Path, stage: SumsStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion, "RETRY_SECONDS", 0.0)
+    monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ECHELON_DATABASE_URL", database.application)
+    folder = tmp_path / "home" / "trust"
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+
+    def revoke(kid: str) -> Trust:
+        done = CliRunner().invoke(key, ["trust", str(folder), "--issuer", "?", "--revoke", kid])
+        assert done.exit_code == 0, done.output
+        return Trust.parse((folder / "trust.json").read_bytes())
+
+    def verdict(path: str) -> Verdict:
+        return downloaded(ada, path, reader.trust, tmp_path / path.rpartition("/")[2])
+
+    with served(create_app(settings)) as client:
+        ada, reader = client.registered("ada"), Stranger(client)
+        before, kid = committed(ada, stage.template), reader.trust.keys[-1].key.kid
+        assert run(ada, before).document["outcome"] == "certified"
+        reader.await_entries(2)
+        trust = revoke(kid)
+        assert [one.revoked_index for one in trust.keys] == [2, None]
+        assert revoke(kid) == trust == reader.trust
+        assert [kind for kind, _ in reader.await_entries(5)[2:]] == ["key/v1"] * 3
+        behind = committed(ada, stage.template)
+        assert ada.post(f"{behind}/run", b"").status == 202
+
+        def waits() -> bool:
+            return f"got {kid}, which is revoked: start" in str(ada.get(behind).document["error"])
+
+        until(waits, "what the run waits for", pause=0.05)
+        with monkeypatch.context() as stolen:
+            # As one who has the key and the database would go on.
+            stolen.setattr(closing, "require_unrevoked", look_away)
+            until(partial(has_ended, ada, behind), "the end of the run", pause=0.1)
+            reader.await_entries(7)
+        assert (verdict(before), verdict(behind)) == (Verdict.LOGGED, Verdict.NOT_VALID)
+    with served(create_app(settings)) as client:
+        ada, reader = Client(client.port, ada.headers), Stranger(client)
+        new = committed(ada, stage.template)
+        assert run(ada, new).document["outcome"] == "certified"
+        reader.await_entries(9)
+        assert verdict(new) is Verdict.LOGGED
 
 
 def test_a_writer_that_is_killed_signs_one_tree_and_loses_no_entry(

@@ -12,6 +12,7 @@ from fastapi.routing import iter_route_contexts
 from backend.api.http.access_policy import Access, DeclaredRoute
 from backend.main import RESOURCES, create_app
 from tests.backend.databases import Database
+from tests.backend.recorded_examples import AN_ANSWER
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.theatre_templates import cartograph
 
@@ -21,13 +22,16 @@ BODIES: dict[str, object] = {
         "events": [{"event_type": "debate_closed", "detail": {"members": {}}}]
     },
     "evaluate_debate": {"evaluators": ["crit"]},
+    "answer_audit": AN_ANSWER,
 }
 """Operation id → a body that its owner may send. Routes without a body have no line."""
 
 LINES = {"Content-Type": "application/x-ndjson"}
 NOT_NOW = {
+    "answer_audit": 404,
     "cancel_theatre": 409,
     "settle_theatre": 409,
+    "get_commitment": 404,
     "get_episode": 404,
     "get_evidence_bundle": 404,
     "get_evidence_file": 404,
@@ -85,6 +89,8 @@ def adas(ada: Client) -> dict[str, str]:
         "construct": {"construct_id": "change_extractive"},
     }
     return {
+        # It has none: what another test asks of one is that it is no one else's either.
+        "certificate_id": str(theatre["id"]),
         "debate_run_id": str(debate["id"]),
         "job_id": str(ada.post("/verification/run", verification).document["job_id"]),
         "key_id": str(made.document["id"]),

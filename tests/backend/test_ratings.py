@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import pytest
 
 from backend.database.sessions import POOL_SIZE
 from backend.main import create_app
+from backend.runtime import now
 from tests.backend.databases import Database
+from tests.backend.log_rows import await_logged, record_of_rows
 from tests.backend.serving import Client, Reply, at_once, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_serve import serving
 from tests.backend.test_theatre_bridge import bundle_of, committed, run
 from tests.backend.test_theatre_routes import NOBODYS
+from tests.backend.test_uncalled import swept
 from tests.theatre.conftest import CONSTRUCT_ID
 from tests.theatre.echelon_process import until
 from tests.theatre.rated_runs import AGGREGATE, rating, rubric_step
@@ -63,6 +67,23 @@ def waiting(owner: Client, stage: SumsStage) -> str:
 
 def score(scorer: Client, path: str, body: object) -> Reply:
     return scorer.post(f"{path}/hitl/taste/scores", body, headers={"Prefer": "wait=5"})
+
+
+def test_what_waits_for_people_past_its_day_is_ended_once(
+    client: Client, stage: SumsStage, tmp_path: Path, database: Database
+) -> None:
+    ada = client.registered("ada")
+    path = waiting(ada, stage)
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    late = now() + timedelta(days=31)
+    assert [swept(database, settings, late) for _ in range(2)] == [1, 0]
+    theatre = ada.get(path).document
+    assert (theatre["outcome"], theatre["outcome_reason"]) == ("void", "not-closed-in-time")
+    assert (theatre["run"]["status"], theatre["pending_steps"]) == ("cancelled", [])
+    assert score(client.registered("bob"), path, {}).status >= 400
+    await_logged(database, 2)
+    (logged,) = record_of_rows(database).commitments.values()
+    assert logged.void_reason == "abandoned"
 
 
 def test_when_enough_people_have_scored_the_run_goes_on(

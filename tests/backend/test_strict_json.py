@@ -16,7 +16,7 @@ from backend.api.http.access_policy import DeclaredRoute
 from backend.api.http.bodies import MAX_MEMBERS
 from backend.main import RESOURCES, create_app
 from tests.backend.databases import Database
-from tests.backend.recorded_examples import A_DEBATE, A_TURN
+from tests.backend.recorded_examples import A_DEBATE, A_REQUEST, A_TURN, AN_ANSWER
 from tests.backend.serving import PASSWORD, Client, served, settings_for
 from tests.backend.theatre_templates import cartograph
 from tests.theatre.conftest import episode
@@ -45,6 +45,8 @@ DOCUMENTS: Mapping[str, tuple[str, str, bytes]] = {
         JSON,
         as_json({"scores": [{"episode_id": "a", "value": 1}], "rubric_sha256": "ab" * 32}),
     ),
+    "request_audit": (f"/certificates/{NOBODYS}/audits", JSON, as_json(A_REQUEST)),
+    "answer_audit": (f"/certificates/{NOBODYS}/audits/answer", JSON, as_json(AN_ANSWER)),
     "register_construct": ("/constructs", JSON, as_json({"construct_id": "a"})),
     "create_key": (
         "/keys",

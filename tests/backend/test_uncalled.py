@@ -1,4 +1,4 @@
-"""COMMITTED can end without a call: cancelled by its owner, or past the date to begin by."""
+"""A theatre can be ended from outside: cancelled before a call, or not closed in time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from backend.main import create_app
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatre_runs import claim_run
+from backend.runtime import now
+from backend.services import theatres
 from backend.services.resources import TheatreResources
 from backend.services.theatres import end_overdue
 from backend.settings import Settings
 from tests.backend.databases import Database
+from tests.backend.log_rows import await_logged, record_of_rows
 from tests.backend.serving import PASSWORD, Client, at_once, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_theatre_bridge import MARKETS, WAIT, committed, run
@@ -150,8 +153,12 @@ def test_of_a_cancellation_and_a_worker_that_begins_the_first_wins(
         assert steps(database) == STEPS
 
 
-def test_of_a_worker_that_begins_and_the_sweep_the_first_wins(
-    settings: Settings, stage: SumsStage, database: Database
+async def die(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_worker_that_begins_too_late_writes_nothing_behind_the_sweep(
+    settings: Settings, stage: SumsStage, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
     with served(create_app(settings, clock=clock)) as client:
@@ -159,9 +166,54 @@ def test_of_a_worker_that_begins_and_the_sweep_the_first_wins(
         path = committed(ada, stage.template)
         # Of a certificate run the log would have to have the commitment.
         assert ada.post(f"{path}/run", {"is_certificate_run": False}).status == 202
-        activated(database, claimed(database, path))
-        assert swept(database, settings, OVERDUE) == 0
+        theatre_id = claimed(database, path)
+        activated(database, theatre_id)
+        assert swept(database, settings, LAST_DAY) == 0
+        with monkeypatch.context() as dying:
+            # A sweep that dies between its steps has done nothing.
+            dying.setattr(theatres, "change_run", die)
+            with pytest.raises(KeyboardInterrupt):
+                swept(database, settings, OVERDUE)
         assert ada.get(path).document["state"] == "ACTIVE"
+        assert swept(database, settings, OVERDUE) == 1
+        assert swept(database, settings, OVERDUE) == 0
+        assert ending(ada, path) == (*VOID, "not-closed-in-time")
+        with pytest.raises(StateConflictError, match="epoch 1, got epoch 2"):
+            activated(database, theatre_id)
+        assert steps(database) == STEPS
+
+
+def test_a_run_that_goes_on_past_its_day_is_cancelled_and_void(
+    database: Database, tmp_path: Path
+) -> None:
+    stage = sums_stage(tmp_path / "stage", sums(3, gate_at=3))
+    settings = settings_for(database, tmp_path / "home", **stage.settings, runs_at_a_time=1)
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        assert ada.post(f"{path}/run", b"").status == 202
+        until(lambda: ada.get(path).document["progress"] == 2, "two episodes")
+        assert swept(database, settings, now() + timedelta(days=29)) == 0
+        assert swept(database, settings, now() + timedelta(days=31)) == 1
+        shown = ada.get(path).document
+        assert (shown["outcome"], shown["outcome_reason"]) == ("void", "not-closed-in-time")
+        assert (shown["run"]["status"], shown["ending"]["statuses"]["success"]) == ("cancelled", 2)
+        await_logged(database, 2)
+        # The worker is free again: the next run has its only place.
+        again = committed(ada, stage.template)
+        assert ada.post(f"{again}/run", b"").status == 202
+
+        def is_over() -> bool:
+            stage.let_through()
+            return ada.get(again).document["outcome"] is not None
+
+        until(is_over, "the next run", pause=0.05)
+        await_logged(database, 4)
+        assert ada.get(path).document["progress"] == 2
+    first, second = record_of_rows(database).commitments.values()
+    assert (first.void_reason, second.void_reason, second.is_open) == ("abandoned", None, False)
+    assert [one["theatre_id"] for one in database.rows("SELECT * FROM theatre_certificates")] != []
+    assert steps(database).count("resolved") == 2
 
 
 def test_twenty_runs_and_a_cancellation_at_once_have_one_end(

@@ -1,7 +1,9 @@
 """Prints what a run's entries in its issuer's log cost, beside the same run without a log.
 
-`python -m tests.benchmarks.log_costs [EPISODES] [ROUNDS] [ENTRIES]`: the two kinds of runs take
-turns; ENTRIES is what the log has when the last figure is measured. Asserts nothing.
+`python -m tests.benchmarks.log_costs [EPISODES] [ROUNDS] [ENTRIES]`: the two kinds of runs, over
+HTTP against a construct in a process of its own, take turns in one process; ENTRIES is what the log
+has when the last figure is measured. The writer alone is what makes an entry public: lock, tiles,
+checkpoint. Asserts nothing.
 """
 
 from __future__ import annotations
@@ -13,15 +15,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 
 from tests.benchmarks.http_run import show
 from tests.benchmarks.trivial_theatre import Mode, commit, construct, run
 from theatre.cli.issuer_log import append_entries, issuer_home, place_in_log
-from theatre.cli.run_log import close_commitment, log_commitment, sweep
+from theatre.cli.run_log import close_commitment, follow_move, log_commitment, sweep
 from theatre.cli.workspace import utc_now
 from theatre.engine.canonical_json import JsonObject
 from theatre.files.theatre_store import FileTheatreStore
@@ -37,7 +40,9 @@ import theatre.cli.certificate_report, theatre.cli.template_files, theatre.engin
 import theatre.files.theatre_store, theatre.scorers, theatre.oracles.retry
 before = time.process_time()
 import theatre.cli.run_log
-print(time.process_time() - before)
+loaded = time.process_time()
+import securesystemslib.dsse, securesystemslib.signer
+print(loaded - before, time.process_time() - loaded)
 """
 
 
@@ -56,52 +61,90 @@ def timed(work: Callable[[], object]) -> Took:
     return Took(time.process_time() - cpu, time.perf_counter() - wall)
 
 
-def awaited(made: Callable[[], Coroutine[object, object, object]]) -> Took:
+async def awaited(made: Coroutine[object, object, object]) -> Took:
     """Return what a coroutine takes."""
-    return timed(lambda: asyncio.run(made()))
-
-
-def begin(store: FileTheatreStore, theatre_id: str) -> Took:
-    """Log a commitment as a run does before its first call."""
-
-    async def logged() -> None:
-        await sweep(at=utc_now(), running=theatre_id)
-        with store.hold(theatre_id) as held:
-            await log_commitment(held, "benchmark")
-
-    return awaited(logged)
-
-
-def close(store: FileTheatreStore, theatre_id: str) -> Took:
-    """Close it as a run does at its end."""
-    return awaited(lambda: close_commitment(store.view(theatre_id), is_checked=True))
+    cpu, wall = time.process_time(), time.perf_counter()
+    await made
+    return Took(time.process_time() - cpu, time.perf_counter() - wall)
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """A run without a log and one with it; `own` is what the log took of the second."""
+class Logged:
+    """What the log takes of a run: before its first call, at its end, and of its report."""
 
-    plain: Took
-    logged: Took
-    waited: Took
+    begun: Took
     closed: Took
     read: Took
 
     @property
-    def own(self) -> float:
-        """Return the seconds of the processor that the log's entries took."""
-        return self.waited.cpu + self.closed.cpu + self.read.cpu
+    def cpu(self) -> float:
+        """Return the seconds of the processor that a run has for its log."""
+        return self.begun.cpu + self.closed.cpu + self.read.cpu
+
+
+async def _begin(store: FileTheatreStore, theatre_id: str) -> Took:
+    """Log a commitment as `echelon theatre run` does; the run holds the theatre anyway."""
+    swept = await awaited(sweep(at=utc_now(), running=theatre_id))
+    with store.hold(theatre_id) as held:
+        moved = timed(partial(follow_move, held))
+        logged = await awaited(log_commitment(held, "benchmark"))
+    parts = (swept, moved, logged)
+    return Took(sum(one.cpu for one in parts), sum(one.wall for one in parts))
+
+
+async def _close(store: FileTheatreStore, theatre_id: str) -> None:
+    await close_commitment(store.view(theatre_id), is_checked=True)
+
+
+async def _run_logged(store: FileTheatreStore, theatre_id: str, url: str) -> tuple[Took, Took]:
+    begun = await _begin(store, theatre_id)
+    await run(store, theatre_id, url)
+    return begun, await awaited(_close(store, theatre_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A run without a log and one with it, whole; `own` is what the log took of the second."""
+
+    plain: Took
+    logged: Took
+    own: Logged
 
 
 def one_round(folder: Path, episodes: int, url: str) -> Round:
     """Run once without and once with a log."""
     store, theatre_id = commit(folder / "plain", episodes, MODE)
-    plain = awaited(partial(run, store, theatre_id, url))
+    plain = timed(lambda: asyncio.run(run(store, theatre_id, url)))
     store, theatre_id = commit(folder / "logged", episodes, MODE)
-    waited = begin(store, theatre_id)
-    logged = awaited(partial(run, store, theatre_id, url))
-    closed = close(store, theatre_id)
-    return Round(plain, logged, waited, closed, timed(partial(place_in_log, theatre_id, utc_now())))
+    parts: list[Took] = []
+    logged = timed(lambda: parts.extend(asyncio.run(_run_logged(store, theatre_id, url))))
+    read = timed(partial(place_in_log, theatre_id, utc_now()))
+    begun, closed = parts
+    both = Took(logged.cpu + read.cpu, logged.wall + read.wall)
+    return Round(plain, both, Logged(begun, closed, read))
+
+
+def writer_alone() -> float:
+    """Return the seconds of the processor of what a run has its log written: two entries."""
+    home = issuer_home()
+    trust = home.open(issuer="benchmark", at=utc_now())
+
+    async def append() -> float:
+        took = 0.0
+        for _ in range(2):
+            named: JsonObject = {"construct_id": "another", "envelope_sha256": token_hex(32)}
+            entry = encode_entry(EntryType.TELEMETRY, named)
+            took += (await awaited(append_entries(home, trust, [entry]))).cpu
+        return took
+
+    return asyncio.run(append())
+
+
+def show_share(name: str, own: Sequence[float], rounds: Sequence[Round]) -> None:
+    """Print how much of the runs without a log something takes, in percent."""
+    shares = [100 * one / each.plain.cpu for one, each in zip(own, rounds, strict=True)]
+    low, middle = min(shares), statistics.median(shares)
+    sys.stdout.write(f"{name:44} min {low:9.2f} %    median {middle:9.2f} %\n")
 
 
 def main() -> None:
@@ -112,19 +155,25 @@ def main() -> None:
         os.environ[TRUST_HOME] = str(Path(folder) / "issuer")
         # The first one makes keys and fills caches.
         _, *rounds = (one_round(Path(folder) / str(n), episodes, url) for n in range(count + 1))
+        writers = [writer_alone() for _ in rounds]
         show(f"a run of {episodes} episodes without a log", [one.plain.cpu for one in rounds])
-        show("the same, logged and closed", [one.logged.cpu + one.own for one in rounds])
-        show("the log's part of it, processor", [one.own for one in rounds])
-        show("wait for the checkpoint, wall clock", [one.waited.wall for one in rounds])
-        show("signed, closed and proved, wall clock", [one.closed.wall for one in rounds])
-        shares = [100 * one.own / one.plain.cpu for one in rounds]
-        low, middle = min(shares), statistics.median(shares)
-        name = "the log's share of the processor time"
-        sys.stdout.write(f"{name:44} min {low:9.2f} %    median {middle:9.2f} %\n")
+        show("the same, logged and closed", [one.logged.cpu for one in rounds])
+        show("the log's writer, processor", writers)
+        show_share("the same of a run", writers, rounds)
+        show("all that the log takes of a run, processor", [one.own.cpu for one in rounds])
+        show_share("the same of a run", [one.own.cpu for one in rounds], rounds)
+        show("  until the first call", [one.own.begun.cpu for one in rounds])
+        show("  signed, closed and proved", [one.own.closed.cpu for one in rounds])
+        show("  its place in the record", [one.own.read.cpu for one in rounds])
+        show("wait for the checkpoint, wall clock", [one.own.begun.wall for one in rounds])
+        show("signed, closed and proved, wall clock", [one.own.closed.wall for one in rounds])
         fill(entries)
-        reads = [timed(partial(place_in_log, "", utc_now())).cpu for _ in range(count)]
-        show(f"read at the end, {entries} entries", reads)
-    show("what is imported for it, processor", [imported() for _ in range(count)])
+        more = [one_round(Path(folder) / f"more-{n}", episodes, url) for n in range(count)]
+        show(f"all of it, in a log of {entries} entries", [one.own.cpu for one in more])
+        show_share("the same of a run", [one.own.cpu for one in more], more)
+    loaded = [imported() for _ in range(count)]
+    show("loaded for the log, once a process", [log for log, _ in loaded])
+    show("loaded to sign a certificate, once", [sign for _, sign in loaded])
 
 
 def fill(entries: int) -> None:
@@ -139,12 +188,16 @@ def fill(entries: int) -> None:
     asyncio.run(append_entries(home, trust, added))
 
 
-def imported() -> float:
-    """Return what a new process takes to load what is needed for the log alone."""
-    ended = subprocess.run(
-        [sys.executable, "-c", IMPORTED], capture_output=True, check=True, text=True
-    )
-    return float(ended.stdout)
+def imported() -> tuple[float, float]:
+    """Return what a new process takes to load what is needed for the log, and to sign.
+
+    From compiled modules, as an installed package has them.
+    """
+    command = [sys.executable, "-c", IMPORTED]
+    compiled = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    ended = subprocess.run(command, capture_output=True, check=True, text=True, env=compiled)
+    log, signing = map(float, ended.stdout.split())
+    return log, signing
 
 
 if __name__ == "__main__":

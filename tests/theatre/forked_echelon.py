@@ -69,11 +69,15 @@ def die_before(step):
     # Before a file gets its name, is removed, or is opened to be written.
     name, left = step[0], step[1]
 
+    def writes(mode, flags):
+        # `os.open` has no mode, only flags.
+        return mode in {"w", "a"} or (mode is None and flags & os.O_WRONLY)
+
     def watch(event, arguments):
         nonlocal left
         if event == "os.rename":
             path = arguments[1]
-        elif event == "os.remove" or (event == "open" and arguments[1] in {"w", "a"}):
+        elif event == "os.remove" or (event == "open" and writes(*arguments[1:])):
             path = arguments[0]
         else:
             return

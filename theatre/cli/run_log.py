@@ -33,7 +33,7 @@ from theatre.engine.merkle import leaf_hash
 from theatre.engine.replay.trail import read_run_nonce
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.theatre import OVERDUE
-from theatre.files.durable import append_durably, replace_durably, sync_folder
+from theatre.files.durable import replace_durably, sync_folder, write_synced
 from theatre.files.open_commitments import OpenCommitment
 from theatre.files.run_journal import TRAIL, last_state, read_trail
 from theatre.files.theatre_store import FileTheatreStore, TheatreLease, TheatreView
@@ -169,9 +169,10 @@ async def close_commitment(view: TheatreView, *, is_checked: bool = False) -> No
         if known is None or trust is None or known.folder != view.folder.resolve():
             _warn_unsigned(view)
             return
+        signed = None
         if known.closing is None:
-            known = await _decide(home, trust, known, view, is_checked=is_checked)
-        await _finish(home, trust, known)
+            known, signed = await _decide(home, trust, known, view, is_checked=is_checked)
+        await _finish(home, trust, known, signed)
     except (TheatreError, OSError) as error:
         warn(
             f"the commitment of {view.theatre_id} is still open in your log, which the "
@@ -185,9 +186,18 @@ def _warn_unsigned(view: TheatreView) -> None:
         warn(f"not signed: no commitment of {view.theatre_id} is open in your log")
 
 
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    """A certificate's statement, the proof of its commitment, and what was signed of it."""
+
+    commitment: LogProof
+    payload: bytes
+    statement: bytes
+
+
 async def _decide(
     home: TrustHome, trust: Trust, known: OpenCommitment, view: TheatreView, *, is_checked: bool
-) -> OpenCommitment:
+) -> tuple[OpenCommitment, _Signed | None]:
     """Return it with what closes it, durably; as it is where the log never had it.
 
     Raises LogForkError where the log had it once.
@@ -196,18 +206,21 @@ async def _decide(
     if not places:
         if (known.folder / COMMITMENT_PROOF).exists():
             raise LogForkError("expected the log that had the commitment, got one without it")
-        return known
-    (index,) = places.values()
+        return known, None
+    (index,), signed = places.values(), None
     resolution = view.resolution or {}
     if resolution.get("outcome") == "certified":
         try:
-            closing = await _certify(home, trust, known, index, resolution, is_checked=is_checked)
+            certificate = _certificate(known)
+            _check_result(known, certificate, resolution, is_checked=is_checked)
+            signed = await _sign(home, trust, known, certificate)
+            closing = certificate_entry(certificate, signed.payload, index)
         except NotEarnedError as error:
             warn(f"not signed: {error}")
             closing = _void(known, index, VoidReason.FAILED)
     else:
         closing = _void(known, index, void_reason(resolution))
-    return _keep_closing(home, known, closing)
+    return _keep_closing(home, known, closing), signed
 
 
 def _keep_closing(home: TrustHome, known: OpenCommitment, closing: bytes) -> OpenCommitment:
@@ -226,20 +239,10 @@ def _void(known: OpenCommitment, index: int, reason: VoidReason) -> bytes:
     return encode_entry(EntryType.VOID, members)
 
 
-async def _certify(
-    home: TrustHome,
-    trust: Trust,
-    known: OpenCommitment,
-    index: int,
-    resolution: JsonObject,
-    *,
-    is_checked: bool,
-) -> bytes:
-    """Sign the certificate of a bundle, keep that durably, and return the log's entry for it.
-
-    Raises NotEarnedError for a bundle that was changed, or is not of this commitment.
-    """
-    certificate = _certificate(known)
+def _check_result(
+    known: OpenCommitment, certificate: JsonObject, resolution: JsonObject, *, is_checked: bool
+) -> None:
+    """Raise NotEarnedError for a bundle that was changed, or is not what its theatre ended with."""
     if any(certificate.get(name) != resolution[name] for name in _OF_RESOLUTION):
         raise NotEarnedError("expected the certificate that the theatre ended with, got another")
     if not is_checked:
@@ -253,20 +256,38 @@ async def _certify(
         if report.unavailable:
             unavailable = ", ".join(line.id for line in report.unavailable)
             raise StateConflictError(f"The bundle cannot be checked here: {unavailable}")
-    payload = await _statement(home, trust, known)
-    _keep_signed(home, trust, known.folder, payload)
-    return certificate_entry(certificate, payload, index)
 
 
-async def _statement(home: TrustHome, trust: Trust, known: OpenCommitment) -> bytes:
-    """Return what is signed; NotEarnedError where certificate and run are not of the commitment."""
-    certificate, salt = _certificate(known), None
+async def _sign(
+    home: TrustHome,
+    trust: Trust,
+    known: OpenCommitment,
+    certificate: JsonObject,
+    *,
+    logged: str | None = None,
+) -> _Signed:
+    """Sign the certificate of a bundle, and keep that durably.
+
+    `logged` is the SHA-256 of the statement where the log has it: no other may be signed. Raises
+    NotEarnedError where certificate or run are not of the commitment, or not what was logged.
+    """
+    proof = await _commitment_proof(home, trust, known)
+    payload = _statement(trust, known, certificate, proof)
+    if logged not in {None, sha256_hex(payload)}:
+        raise NotEarnedError("expected the certificate that was logged, got another")
+    return _Signed(proof, payload, _keep_signed(home, trust, known.folder, payload))
+
+
+def _statement(
+    trust: Trust, known: OpenCommitment, certificate: JsonObject, proof: LogProof
+) -> bytes:
+    """Return what is signed; NotEarnedError where the certificate is not of the commitment."""
+    salt = None
     if decode_entry(known.commitment)[1].get("salted"):
         coin = known.folder / bundle_name(known.theatre_id) / COIN
         salt = Coin.from_line(coin.read_bytes()).secret
     if commitment_entry(certificate, close_by=_close_by(known), salt=salt) != known.commitment:
         raise NotEarnedError("expected the certificate of the logged commitment, got another's")
-    proof = await _commitment_proof(home, trust, known)
     signed = SignedCheckpoint.verify(proof.checkpoint, [trust.log])
     return certificate_statement(certificate, commitment_log(proof, signed))
 
@@ -310,30 +331,36 @@ def _keep_signed(home: TrustHome, trust: Trust, folder: Path, payload: bytes) ->
     return made
 
 
-async def _finish(home: TrustHome, trust: Trust, known: OpenCommitment) -> None:
-    """Log what closes a commitment, put its proofs next to the bundle, and forget it."""
+async def _finish(
+    home: TrustHome, trust: Trust, known: OpenCommitment, signed: _Signed | None = None
+) -> None:
+    """Log what closes a commitment, put its proofs next to the bundle, and forget it.
+
+    `signed` is what was signed just now; what an earlier process signed is checked anew.
+    """
     if known.closing is not None:
         appended = await append_entries(home, trust, [known.closing])
         kind, members = decode_entry(known.closing)
         if kind is EntryType.CERTIFICATE and known.folder.is_dir():
             try:
-                await _write_proofs(home, trust, known, members, appended)
+                logged = cast("str", members["statement_sha256"])
+                signed = signed or await _sign(
+                    home, trust, known, _certificate(known), logged=logged
+                )
+                await _write_proofs(home, trust, known, signed, appended)
             except NotEarnedError as error:
                 warn(f"no proofs for {known.theatre_id}: {error}")
     home.open_commitments.remove(known.theatre_id)
 
 
 async def _write_proofs(
-    home: TrustHome, trust: Trust, known: OpenCommitment, members: JsonObject, appended: Appended
+    home: TrustHome, trust: Trust, known: OpenCommitment, signed: _Signed, appended: Appended
 ) -> None:
     """Put the proofs of a certificate next to its bundle, all or none of them."""
-    payload = await _statement(home, trust, known)
-    if sha256_hex(payload) != members["statement_sha256"]:
-        raise NotEarnedError("expected the certificate that was logged, got another")
     proof = await prove_inclusion(home.log, appended.indices[0], appended.checkpoint)
     files = {
-        COMMITMENT_PROOF: bytes(await _commitment_proof(home, trust, known)),
-        STATEMENT: _keep_signed(home, trust, known.folder, payload),
+        COMMITMENT_PROOF: bytes(signed.commitment),
+        STATEMENT: signed.statement,
         CERTIFICATE_PROOF: bytes(proof),
         TRUST: canonical_line(trust.as_document()),
     }
@@ -342,7 +369,8 @@ async def _write_proofs(
         shutil.rmtree(left, ignore_errors=True)
     draft.mkdir()
     for name, data in files.items():
-        append_durably(draft / name, data)
+        write_synced(draft / name, data)
+    sync_folder(draft)
     draft.rename(bundle / PROOFS)
     sync_folder(bundle)
 

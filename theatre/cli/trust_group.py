@@ -13,12 +13,9 @@ from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.issuer_log import append_entries, compare_log, issuer_home
 from theatre.cli.run_log import sweep
 from theatre.cli.workspace import Workspace
-from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError
-from theatre.transparency.entries import EntryType, encode_entry
 from theatre.transparency.errors import MalformedError
-from theatre.transparency.notes import encode_base64
 from theatre.transparency.policy import Policy
 from theatre.transparency.trust import key_entry
 
@@ -78,20 +75,9 @@ def revoke(kid: str, *, as_json: bool) -> None:
     """
     home, now = issuer_home(), datetime.now(UTC)
     current = home.read()
-    keys = {} if current is None else {trusted.key.kid: trusted for trusted in current.keys}
-    if current is None or kid not in keys:
-        raise NotFoundError(
-            f"expected one of your keys ({', '.join(keys) or 'none yet'}), got {kid}"
-        )
-    members: JsonObject = {
-        "role": "issuer",
-        "kid": kid,
-        "public_key": encode_base64(keys[kid].key.der),
-        "valid_from": format_rfc3339(keys[kid].valid_from),
-        "valid_until": None,
-        "revoked_at": format_rfc3339(now),
-    }
-    entry = encode_entry(EntryType.KEY, members)
+    if current is None:
+        raise NotFoundError(f"expected one of your keys (none yet), got {kid!r:.100}")
+    entry = key_entry(current.find_key(kid), revoked_at=now)
     appended = asyncio.run(append_entries(home, current, [entry]))
     revoked = current.revoked(kid, index=appended.indices[0])
     home.write(revoked)

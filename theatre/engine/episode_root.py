@@ -15,7 +15,7 @@ from theatre.engine.coin import Draws
 from theatre.engine.merkle import GrowingTree, leaf_hash
 from theatre.engine.models import GroundTruthEpisode
 from theatre.engine.scoring import exact
-from theatre.engine.templates import ProductTheatreConfig
+from theatre.engine.templates import ProductTheatreConfig, Withheld
 
 # Its parts are canonical already: an object of them is made without reading them again.
 _LINE = b'{"dataset_line":%b,"label":%b,"record":%b,"result":%b}'
@@ -50,8 +50,15 @@ def withheld_episodes(
     def rank(episode_id: str) -> str:
         return sha256_hex(f"{commitment_hash}:withheld:{episode_id}".encode())
 
-    size = ceil(exact(chosen.share) * len(episode_ids))
+    size = count_withheld(chosen, len(episode_ids))
     return frozenset(sorted(episode_ids, key=rank)[:size])
+
+
+def count_withheld(chosen: Withheld, total: int) -> int:
+    """Return how many of `total` episodes are withheld."""
+    if chosen.share is None:
+        return len(chosen.episodes)
+    return ceil(exact(chosen.share) * total)
 
 
 class EpisodeRoot:

@@ -21,7 +21,8 @@ from theatre.engine.templates import ProductTheatreTemplate, view_template
 
 CANCELLED = {"outcome": "void", "outcome_reason": "cancelled"}
 OVERDUE = {"outcome": "void", "outcome_reason": "not-closed-in-time"}
-"""How a theatre ends that its owner gave up, and one that did not begin in time."""
+"""How a theatre ends that its owner gave up, and one that was not closed in time."""
+_OPEN = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,7 @@ class Theatre:
 
     @property
     def close_by(self) -> datetime | None:
-        """Return until when a committed theatre must have begun; None for what is never run."""
+        """Return until when a committed theatre must be closed; None for what is never run."""
         template = self.commitment.template_snapshot
         if not isinstance(view_template(template), ProductTheatreTemplate):
             return None
@@ -129,9 +130,12 @@ class Theatre:
 
     def is_overdue(self, now: datetime) -> bool:
         """Return whether the theatre is COMMITTED and may not begin any more."""
-        if self.state is not TheatreState.COMMITTED:
-            return False
-        return self.close_by is not None and now > self.close_by
+        return self.state is TheatreState.COMMITTED and self.is_open_too_long(now)
+
+    def is_open_too_long(self, now: datetime) -> bool:
+        """Return whether the theatre is committed, and not resolved by its `close_by`."""
+        is_open = self.state in _OPEN
+        return is_open and self.close_by is not None and now > self.close_by
 
     def require_in_time(self, now: datetime) -> None:
         """Raise InvalidTransitionError for a theatre that is overdue."""

@@ -39,13 +39,20 @@ def replace_durably(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     """
     draft = path.with_name(f".{path.name}.partial")
     draft.unlink(missing_ok=True)
-    with open(draft, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
+    write_synced(draft, data, mode=mode)
     # The data is on disk before the name points to it; otherwise a power cut leaves an empty file.
     draft.replace(path)
     sync_folder(path.parent)
+
+
+def write_synced(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Write a file and wait until the disk has it; its name is durable after `sync_folder`."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        _write_all(handle, data)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

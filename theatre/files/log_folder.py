@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from theatre.engine.errors import NotFoundError, StateConflictError
-from theatre.files.durable import replace_durably, sync_folder
+from theatre.files.durable import replace_durably, sync_folder, write_synced
 from theatre.transparency.errors import LogForkError
 from theatre.transparency.log import CHECKPOINT
 from theatre.transparency.notes import Checkpoint, Note
-from theatre.transparency.tiles import TILE_WIDTH, decode_tile, tile_path
+from theatre.transparency.tiles import TILE_WIDTH, decode_tile, edge_paths, tile_path
 
 _SIGNED = ".signed"
 _LOCK = ".lock"
 _LOCK_SECONDS = 0.01
+_FEW = 3
 _THREADS = 8
 _PATIENCE_SECONDS = 120.0
 """A writer is done within a second: who holds a lock for so long hangs."""
@@ -51,11 +51,27 @@ class LogFolder:
     async def write(self, files: Mapping[str, bytes]) -> None:
         """Make files durable, and the names of their folders."""
         paths = {self._folder / name: data for name, data in files.items()}
-        below = {folder for name in files for folder in Path(name).parents}
+        below = {Path(name).parent for name in files} | (_above(files) - await self._durable())
+        folders = [self._folder / folder for folder in below]
+        if len(paths) <= _FEW:
+            # To begin a thread takes more of the processor than to write an entry.
+            for path, data in paths.items():
+                _write(path, data)
+            for folder in folders:
+                sync_folder(folder)
+            return
         # A disk that several threads ask at once makes durable in one go what all of them wait for.
         with ThreadPoolExecutor(_THREADS) as threads:
             list(threads.map(_write, paths.keys(), paths.values()))
-            list(threads.map(sync_folder, [self._folder / folder for folder in below]))
+            list(threads.map(sync_folder, folders))
+
+    async def _durable(self) -> set[Path]:
+        """Return folders that are durable: what was signed lies in them."""
+        return _above(edge_paths(await self._signed_size()))
+
+    async def _signed_size(self) -> int:
+        signed = await self.signed()
+        return 0 if signed is None else Checkpoint.parse(Note.parse(signed).text).size
 
     async def signed(self) -> bytes | None:
         """Return the last checkpoint that was signed, public or not yet."""
@@ -81,14 +97,16 @@ class LogFolder:
 
     async def find(self, leaves: Sequence[bytes]) -> Mapping[bytes, int]:
         """Return the indices of the entries that the signed tree holds, by leaf hash."""
-        signed = await self.signed()
-        if signed is not None:
-            size = Checkpoint.parse(Note.parse(signed).text).size
-            await asyncio.to_thread(self._learn, size)
+        self._learn(await self._signed_size())
         return {leaf: self._indices[leaf] for leaf in leaves if leaf in self._indices}
 
     def _learn(self, size: int) -> None:
-        """Read the leaf hashes behind those that are known."""
+        """Read the leaf hashes behind those that are known; all, where the log has become shorter.
+
+        That one was copied back, and is refused elsewhere.
+        """
+        if size < self._known:
+            self._indices, self._known = {}, 0
         for index in range(self._known // TILE_WIDTH, -(-size // TILE_WIDTH)):
             width = min(TILE_WIDTH, size - index * TILE_WIDTH)
             tile = decode_tile((self._folder / tile_path(0, index, width)).read_bytes(), width)
@@ -119,12 +137,14 @@ class LogFolder:
                 _unlock(handle.fileno())
 
 
+def _above(names: Iterable[str]) -> set[Path]:
+    """Return the folders that files lie in, and those above."""
+    return {folder for name in names for folder in Path(name).parents}
+
+
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
+    write_synced(path, data)
 
 
 def _try_lock(handle: int) -> bool:

@@ -55,7 +55,6 @@ class TheatreView:
     template: JsonObject
     state: TheatreState
     commitment_hash: str | None
-    recorded: int
     resolution: JsonObject | None
     archived_at: str | None
     open_rubric: str | None
@@ -63,6 +62,11 @@ class TheatreView:
     folder: Path
     drafts: Path
     template_folder: Path
+
+    @property
+    def recorded(self) -> int:
+        """Return how many episodes are recorded durably; reads all of them."""
+        return count_episodes(self.folder)
 
     @property
     def reproduces(self) -> str | None:
@@ -203,7 +207,6 @@ class FileTheatreStore:
             template=parse_object((folder / _TEMPLATE).read_bytes()),
             state=state,
             commitment_hash=commitment_hash,
-            recorded=count_episodes(folder),
             resolution=resolution,
             archived_at=archived_at,
             open_rubric=open_rubric,

@@ -6,9 +6,10 @@ One issuer a person and not one a working folder. Source: docs/contract/trust.md
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -49,6 +50,9 @@ _ISSUER: Final = "issuer.pem"
 _LOG: Final = "log.pem"
 _COPIES: Final = "copies"
 
+_parse_trust = functools.lru_cache(maxsize=4)(Trust.parse)
+"""A command reads the same bytes several times; each key in them is checked once."""
+
 
 def trust_folder(environment: Mapping[str, str]) -> Path:
     """Return ECHELON_TRUST_HOME, or `echelon` in the user's state folder."""
@@ -60,14 +64,14 @@ def trust_folder(environment: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class TrustHome:
-    """An issuer's folder."""
+    """An issuer's folder; `log` keeps the places of entries that it has read."""
 
     folder: Path
+    log: LogFolder = field(init=False, repr=False, compare=False)
 
-    @property
-    def log(self) -> LogFolder:
-        """Return the issuer's log."""
-        return LogFolder(self.folder / "log")
+    def __post_init__(self) -> None:
+        """Open the log once: each of its readers would read all places anew."""
+        object.__setattr__(self, "log", LogFolder(self.folder / "log"))
 
     @property
     def open_commitments(self) -> OpenCommitments:
@@ -77,7 +81,7 @@ class TrustHome:
     def read(self) -> Trust | None:
         """Return the issuer's trust; None where no run has made one."""
         path = self.folder / _TRUST
-        return Trust.parse(path.read_bytes()) if path.exists() else None
+        return _parse_trust(path.read_bytes()) if path.exists() else None
 
     def open(self, *, issuer: str, at: datetime) -> Trust:
         """Return the issuer's trust; the first time, keys are made, readable by the user alone.
@@ -142,6 +146,10 @@ class TrustHome:
         from securesystemslib.signer import CryptoSigner  # noqa: PLC0415 - as in statements.py
 
         return CryptoSigner(private, key.verifier)
+
+    def has_keys(self) -> bool:
+        """Return whether the log's key lies here, and not in a KMS."""
+        return (self.folder / _LOG).exists()
 
     def log_signer(self, trust: Trust) -> Sign:
         """Return what signs checkpoints; SigningKeyError where it is not the trusted key."""

@@ -122,7 +122,7 @@ class LogWriter:
             await self._sign_tree(Tree())
             return
         signed = SignedCheckpoint.verify(self._signed, [self._key])
-        await self._require_newest(signed.checkpoint)
+        is_public = await self._require_newest(signed.checkpoint)
         try:
             tree = await read_edge(self._store, signed.checkpoint.size)
         except MalformedError as error:
@@ -132,21 +132,28 @@ class LogWriter:
                 f"expected tiles with the signed root of {tree.size} entries, got another root"
             )
         self._tree = tree
-        # It may have died between signing and publishing.
-        await self._store.publish(self._signed)
+        if not is_public:
+            # It died between signing and publishing.
+            await self._store.publish(self._signed)
 
-    async def _require_newest(self, signed: Checkpoint) -> None:
-        """Refuse a state that is older than what is public: it was copied back."""
+    async def _require_newest(self, signed: Checkpoint) -> bool:
+        """Return whether what was signed is public.
+
+        Raises LogBehindError where the public one is newer: the state was copied back.
+        """
         try:
             data = await self._store.read(CHECKPOINT)
         except NotFoundError:
-            return
+            return False
+        if data == self._signed:
+            return True
         public = SignedCheckpoint.verify(data, [self._key]).checkpoint
         if public.size > signed.size:
             raise LogBehindError(
                 f"expected what was signed of {signed.origin} to be as new as its checkpoint of "
                 f"{public.size} entries, got {signed.size}: it was restored from an older copy"
             )
+        return False
 
     async def append(self, entries: Sequence[bytes]) -> Appended:
         """Log entries; one that the log has keeps its place. Returns once they are public."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
-from theatre.engine.errors import ClockError, ParseError
+from theatre.engine.errors import ClockError, NotFoundError, ParseError
 from theatre.transparency.entries import EntryType, encode_entry
 from theatre.transparency.errors import MalformedError, SignatureError
 from theatre.transparency.notes import VerifierKey, decode_base64, encode_base64
@@ -150,6 +150,14 @@ class Trust:
         *older, last = self.keys
         return replace(self, keys=(*older, last.ended(at=at), TrustedKey.made(key, at=at)))
 
+    def find_key(self, kid: str) -> TrustedKey:
+        """Return a key by its id; NotFoundError for another's."""
+        for one in self.keys:
+            if one.key.kid == kid:
+                return one
+        known = ", ".join(one.key.kid for one in self.keys)
+        raise NotFoundError(f"expected one of your keys ({known}), got {kid!r:.100}")
+
     def revoked(self, kid: str, *, index: int) -> Trust:
         """Return the trust in which `kid` is revoked from entry `index` of the log on."""
         keys = tuple(
@@ -158,16 +166,17 @@ class Trust:
         return replace(self, keys=keys)
 
 
-def key_entry(trusted: TrustedKey) -> bytes:
-    """Return the log's entry for an issuer's key, as it stands now."""
-    until = trusted.valid_until
+def key_entry(trusted: TrustedKey, *, revoked_at: datetime | None = None) -> bytes:
+    """Return the log's entry for an issuer's key, as it stands now; or the one that revokes it."""
+    # A revoked key may never have been rotated: its entry is the same whenever it is made.
+    until = trusted.valid_until if revoked_at is None else None
     members: JsonObject = {
         "role": "issuer",
         "kid": trusted.key.kid,
         "public_key": encode_base64(trusted.key.der),
         "valid_from": format_rfc3339(trusted.valid_from),
         "valid_until": None if until is None else format_rfc3339(until),
-        "revoked_at": None,
+        "revoked_at": None if revoked_at is None else format_rfc3339(revoked_at),
     }
     return encode_entry(EntryType.KEY, members)
 

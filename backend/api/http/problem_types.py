@@ -11,6 +11,7 @@ from backend import errors as service
 from theatre.construct_kit import envelopes as kit
 from theatre.engine import errors as engine
 from theatre.oracles import errors as oracles
+from theatre.transparency import errors as transparency
 
 
 class ProblemKind(NamedTuple):
@@ -247,6 +248,7 @@ BY_ERROR: dict[type[Exception], ProblemKind] = {
         "sanitise-policy-invalid", "Sanitising policy not supported"
     ),
     kit.CallableNotFoundError: INTERNAL,
+    transparency.AuditError: unprocessable("audit-refused", "Audit not accepted"),
     service.NotReadyError: NOT_READY,
     service.RequestInvalidError: VALIDATION_ERROR,
     service.UnauthenticatedError: UNAUTHENTICATED,

@@ -19,6 +19,7 @@ from backend.errors import NotReadyError
 from backend.jobs.announcements import ChangeListener
 from backend.services.integrity.retention import StoreMonitor
 from backend.services.resources import TheatreResources
+from backend.services.routing import RunRecords
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 
@@ -42,6 +43,7 @@ class Service:
     store_monitor: StoreMonitor
     change_listener: ChangeListener
     documents: DocumentCache
+    run_records: RunRecords
     stopping: asyncio.Event
     """Set when the process takes no more requests."""
     rates: RateLimits

@@ -58,6 +58,7 @@ class QueuedEntry(Base):
         ),
         Index("ix_log_queue_construct_id", "construct_id", postgresql_where=_COMMITS),
         Index(None, "queued_in"),
+        Index("ix_log_queue_type", "type", postgresql_where=text("theatre_id IS NULL")),
         Index("uq_log_queue_closing", "theatre_id", unique=True, postgresql_where=_CLOSES),
         Index("uq_log_queue_commitment", "theatre_id", unique=True, postgresql_where=_COMMITS),
         Index("uq_log_queue_entry", text("sha256(entry)"), unique=True),

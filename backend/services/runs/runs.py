@@ -20,7 +20,7 @@ from backend.repositories.theatres import TheatreView, find_uploads
 from backend.repositories.transparency_log import is_queued
 from backend.services.resources import TheatreResources
 from backend.services.runs.execution import WAITING
-from backend.services.theatres import end_uncalled, read_theatre, require_state, require_version
+from backend.services.theatres import end_unfinished, read_theatre, require_state, require_version
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError, InvalidTransitionError, ProgrammeError
 from theatre.engine.models import read_episodes
@@ -150,7 +150,7 @@ async def cancel_run(
     require_state(stored, TheatreState.COMMITTED, going_on, to="cancel")
     now = resources.clock()
     if stored.state == TheatreState.COMMITTED:
-        await end_uncalled(connection, engine, stored, resources, outcome={**CANCELLED})
+        await end_unfinished(connection, engine, stored, resources, outcome={**CANCELLED})
         return await read_theatre(connection, theatre_id, user_id=user_id)
     await change_run(connection, theatre_id, cancel_requested_at=now, updated_at=now)
     if is_waiting:

@@ -20,6 +20,7 @@ from backend.repositories.transparency_log import (
     LoggedRow,
     find_commitment,
     find_nonce,
+    hold_trust,
     is_closed,
     is_queued,
     queue_certificate,
@@ -27,7 +28,7 @@ from backend.repositories.transparency_log import (
     queue_void,
 )
 from backend.services.runs.lease import RunMonitor
-from backend.services.transparency.keys import IssuerKeys
+from backend.services.transparency.keys import IssuerKeys, require_unrevoked
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.coin import Coin
@@ -111,9 +112,13 @@ async def close_certified(
     """Sign and store a certificate, and queue the entry that closes its commitment.
 
     CertificateError where it is not of the logged commitment, or its run drew with another nonce
-    than that of the log: then nothing is signed. LogUnavailableError where the key does not answer.
+    than that of the log: then nothing is signed. LogUnavailableError where the key does not answer,
+    or was revoked.
     """
     theatre_id = str(certificate["theatre_id"])
+    # What is queued before a revocation is logged before it: it waits for this transaction.
+    await hold_trust(connection)
+    await require_unrevoked(connection, keys.trust)
     logged = await find_commitment(connection, theatre_id)
     if logged is None:
         raise CertificateError(f"expected the commitment of theatre {theatre_id} in the log")

@@ -7,20 +7,28 @@ docs/contract/trust.md §2.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from securesystemslib.exceptions import UnsupportedLibraryError, VerificationError
+from securesystemslib.exceptions import KeyMismatchError, UnverifiedSignatureError
 from securesystemslib.signer import Key, Signer, SSlibKey
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.errors import SettingsError
-from backend.repositories.transparency_log import find_trust, lock_trust, queue_keys, store_trust
+from backend.errors import LogUnavailableError, SettingsError
+from backend.repositories.transparency_log import (
+    find_revocation,
+    find_trust,
+    lock_trust,
+    queue_entries,
+    store_trust,
+)
 from backend.settings import Settings, variable
 from theatre.engine.canonical_json import canonical_line
 from theatre.files.trust_home import TrustHome
+from theatre.transparency.entries import EntryType
 from theatre.transparency.errors import MalformedError
 from theatre.transparency.notes import Sign
 from theatre.transparency.trust import Trust, key_entry
@@ -29,12 +37,18 @@ _PROBE = b"echelon: is this the key of trust.json?\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IssuerKeys:
-    """What readers trust, and what signs."""
+class LogKeys:
+    """What readers trust, and what signs the log."""
 
     trust: Trust
-    signer: Signer
     sign_log: Sign
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuerKeys(LogKeys):
+    """The same, and what signs certificates."""
+
+    signer: Signer
 
 
 def open_keys(settings: Settings, *, at: datetime) -> IssuerKeys:
@@ -83,13 +97,22 @@ def _named_keys(path: Path, issuer_uri: str, log_uri: str) -> IssuerKeys:
 
 def _open_signer(setting: str, uri: str, public: Key) -> Signer:
     """Return the signer of a URI; SettingsError where it signs as another key or not at all."""
+    wanted = f"expected in {variable(setting)} the URI of the key that trust.json has"
     try:
         signer = Signer.from_priv_key_uri(uri, public)
-        public.verify_signature(signer.sign(_PROBE), _PROBE)
-    except (OSError, ValueError, VerificationError, UnsupportedLibraryError) as error:
+        signature = signer.sign(_PROBE)
+        # A KMS is not asked which key it has: the first signature tells.
+        public.verify_signature(signature, _PROBE)
+    except (KeyMismatchError, UnverifiedSignatureError) as error:
         raise SettingsError(
-            f"expected in {variable(setting)} the URI of the key that trust.json has, got one that "
-            f"cannot sign as that ({type(error).__name__}): for a file it is file2:/path"
+            f"{wanted}, got one that signs with another key: name that key, or the trust.json of "
+            "this one"
+        ) from error
+    except Exception as error:
+        # The library of a KMS raises what it likes.
+        raise SettingsError(
+            f"{wanted}, got one that does not sign ({type(error).__name__}): "
+            "for a file it is file2:/path"
         ) from error
     return signer
 
@@ -111,12 +134,64 @@ async def publish_trust(engine: AsyncEngine, trust: Trust, *, at: datetime) -> N
             _require_continued(before, trust)
             known = set(map(key_entry, before.keys))
             changed = [entry for entry in map(key_entry, trust.keys) if entry not in known]
-            await queue_keys(connection, changed)
+            await queue_entries(connection, EntryType.KEY, changed)
+
+
+async def require_unrevoked(connection: AsyncConnection, trust: Trust) -> None:
+    """Raise LogUnavailableError where the key that signs was revoked since this process began."""
+    kid = trust.keys[-1].key.kid
+    if await find_revocation(connection, kid) is not None:
+        raise LogUnavailableError(
+            f"expected a key that may sign, got {kid}, which is revoked: start the service with a "
+            "new one, which `echelon key trust FOLDER --issuer NAME --revoke KID` has made"
+        )
+
+
+_LOOK_SECONDS = 0.1
+_PATIENCE_SECONDS = 60.0
+
+
+async def log_revocation(engine: AsyncEngine, trust: Trust, kid: str, *, at: datetime) -> Trust:
+    """Revoke a key in the log, once, and return the trust of what the log has from then on.
+
+    Some process must write the log meanwhile. SettingsError where the database has another log,
+    NotFoundError for another's key, LogUnavailableError where nothing logs the entry.
+    """
+    key = trust.find_key(kid)
+    async with engine.begin() as connection:
+        await lock_trust(connection)
+        stored = await find_trust(connection)
+        if stored is None or Trust.parse(stored).log != trust.log:
+            raise SettingsError(
+                f"expected a database with the log {trust.log.name}, whose keys these are, got "
+                f"{'another' if stored else 'one without a log'}: give the database of the service "
+                "in ECHELON_DATABASE_URL, or its home in ECHELON_HOME"
+            )
+        if await find_revocation(connection, kid) is None:
+            await queue_entries(connection, EntryType.KEY, [key_entry(key, revoked_at=at)])
+    for _ in range(int(_PATIENCE_SECONDS / _LOOK_SECONDS)):
+        async with engine.connect() as connection:
+            found = await find_revocation(connection, kid)
+        if found is not None and found.place is not None:
+            return trust.revoked(kid, index=found.place)
+        await asyncio.sleep(_LOOK_SECONDS)
+    raise LogUnavailableError(
+        "expected the revocation in the log, got no writer that signs it. The service signs with "
+        "the key no more: start a service, and give the command again"
+    )
 
 
 def _require_continued(before: Trust, trust: Trust) -> None:
     kept = {one.key.kid for one in trust.keys}
     dropped = [one.key.kid for one in before.keys if one.key.kid not in kept]
+    revoked = {one.key.kid: one.revoked_index for one in trust.keys}
+    for one in before.keys:
+        if one.revoked_index is not None and revoked.get(one.key.kid) != one.revoked_index:
+            raise SettingsError(
+                f"expected in trust.json that {one.key.kid} is revoked at entry "
+                f"{one.revoked_index} of the log, got an older file: take the one that `echelon "
+                "key trust` has written, and its keys"
+            )
     if before.log != trust.log or dropped:
         raise SettingsError(
             f"expected the keys of the log {before.log.name}, which this database has, and every "

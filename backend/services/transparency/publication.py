@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.repositories.certificate_views import SignedCertificate, find_signed
 from backend.repositories.transparency_log import (
-    CountedRuns,
+    CountedPlace,
     LoggedRow,
     LogReader,
     count_runs,
@@ -99,19 +99,19 @@ async def _prove(
 # The record of a construct, and the place of one run in it.
 
 
-async def place_of_run(
-    connection: AsyncConnection, theatre_id: str, *, now: datetime
-) -> RunPlace | None:
-    """Return the place of a theatre among the runs of its version; None where no log has it."""
-    counted = await count_runs_around(connection, theatre_id, now=now)
-    if not any(row.own for row in counted):
-        return None
-    others = [row._replace(runs=row.runs - row.own) for row in counted]
-    return RunPlace(
-        number=sum(row.before for row in counted),
-        of=sum(row.runs for row in counted),
-        others=_counts(others),
-    )
+async def places_of_runs(
+    connection: AsyncConnection, theatre_ids: Sequence[str], *, now: datetime
+) -> dict[str, RunPlace]:
+    """Return the place of each theatre among the runs of its version; none where no log has it."""
+    counted: dict[str, list[CountedPlace]] = {}
+    for row in await count_runs_around(connection, theatre_ids, now=now) if theatre_ids else ():
+        counted.setdefault(row.theatre_id, []).append(row)
+    places = {}
+    for theatre_id, rows in counted.items():
+        others = [(row.status, row.runs - (row.status == row.own_status)) for row in rows]
+        total = sum(row.runs for row in rows)
+        places[theatre_id] = RunPlace(number=rows[0].number, of=total, others=_counts(others))
+    return places
 
 
 async def construct_record(
@@ -121,16 +121,16 @@ async def construct_record(
     counted = await count_runs(connection, construct_id, construct_version, now=now)
     versions = dict.fromkeys(row.construct_version for row in counted)
     by_version = {
-        version: _counts([row for row in counted if row.construct_version == version])
+        version: _counts([row[1:] for row in counted if row.construct_version == version])
         for version in versions
     }
-    return _counts(counted), by_version
+    return _counts([row[1:] for row in counted]), by_version
 
 
-def _counts(rows: Sequence[CountedRuns]) -> RunCounts:
+def _counts(rows: Sequence[tuple[str, int]]) -> RunCounts:
     by_status = Counter[str]()
-    for row in rows:
-        by_status[row.status] += row.runs
+    for status, runs in rows:
+        by_status[status] += runs
     void = {name: runs for name, runs in by_status.items() if runs and name not in _NOT_VOID}
     return RunCounts(
         commitments=by_status.total(),

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from backend.jobs.announcements import LOG_QUEUE, ChangeListener
 from backend.repositories.transparency_log import PostgresLog, hold_writer_lock
 from backend.services.transparency.cosigning import Cosigning
-from backend.services.transparency.keys import IssuerKeys
+from backend.services.transparency.keys import LogKeys
 from theatre.cli.log_network import compare_with_others
 from theatre.engine.errors import TheatreError
 from theatre.transparency.log import LogWriter
@@ -47,7 +47,7 @@ class Pace:
 
 @contextlib.asynccontextmanager
 async def writing_log(
-    engine: AsyncEngine, listener: ChangeListener, keys: IssuerKeys
+    engine: AsyncEngine, listener: ChangeListener, keys: LogKeys
 ) -> AsyncIterator[None]:
     """Write the log, or wait to, until the context is left."""
     task = asyncio.create_task(_write_for_ever(engine, listener, keys))
@@ -58,7 +58,7 @@ async def writing_log(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _write_for_ever(engine: AsyncEngine, listener: ChangeListener, keys: IssuerKeys) -> None:
+async def _write_for_ever(engine: AsyncEngine, listener: ChangeListener, keys: LogKeys) -> None:
     while True:
         try:
             async with hold_writer_lock(engine) as connection:
@@ -75,7 +75,7 @@ async def _write_for_ever(engine: AsyncEngine, listener: ChangeListener, keys: I
 
 
 async def _write(
-    connection: AsyncConnection, store: PostgresLog, listener: ChangeListener, keys: IssuerKeys
+    connection: AsyncConnection, store: PostgresLog, listener: ChangeListener, keys: LogKeys
 ) -> None:
     writer = LogWriter(store, keys.trust.log, keys.sign_log)
     await writer.open()

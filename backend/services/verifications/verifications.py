@@ -24,7 +24,7 @@ from backend.repositories.verifications import (
     find_verified_certificates,
     insert_verification,
 )
-from backend.services.certificates import CurrentStatus, current_status
+from backend.services.certificates import CurrentStatus, with_status
 from backend.services.constructs import ConstructAccess
 from backend.services.ground_truth import UPLOADED
 from backend.services.resources import TheatreResources
@@ -303,4 +303,6 @@ async def list_verified(
         connection, window, construct_id=construct_id, accepted=accepted
     )
     total = await count_verified(connection, construct_id=construct_id)
-    return Page([(view, current_status(view.certificate, now)) for view in views], total)
+    shown = await with_status(connection, [view.certificate for view in views], now=now)
+    worths = [worth for _, worth in shown]
+    return Page(list(zip(views, worths, strict=True)), total)
