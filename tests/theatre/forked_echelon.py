@@ -35,6 +35,7 @@ import sys
 
 import aiohttp
 import numpy.random
+import securesystemslib.dsse
 
 import theatre.cli
 import theatre.cli.checking
@@ -44,6 +45,8 @@ import theatre.cli.http_adapters
 import theatre.cli.run_command
 import theatre.cli.show_command
 import theatre.cli.validate_command
+import theatre.cli.verify_command
+import theatre.judging.anthropic_judge
 from theatre.scorers import load_scorers
 from theatre.scorers import load_computations
 from theatre.scorers import load_episode_runners
@@ -104,7 +107,11 @@ if command["die_before"]:
     die_before(command["die_before"])
 theatre.cli.main()
 """
-"""The process that is forked; it ends with the test runner."""
+"""The process that is forked; it ends with the test runner.
+
+What a command loads only when it needs it stands here, too, where that takes long: the SDK of the
+judge a second, securesystemslib with what it finds installed (boto3) a fifth of one.
+"""
 
 AT_THE_START = ("PYTHON", "LANG", "LC_")
 

@@ -6,8 +6,10 @@ name, or refused with a reason.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import NamedTuple, Protocol, TypeVar
 
 from theatre.engine.canonical_json import JsonObject
@@ -41,7 +43,7 @@ class RunnerRegistrationError(TheatreError):
 
 def load_scorers() -> dict[str, Scorer]:
     """Return every installed scorer by name, sorted by name; errors as `registered_scorers`."""
-    return registered_scorers(entry_points(group="echelon.scorers"))
+    return registered_scorers(_installed("echelon.scorers"))
 
 
 def registered_scorers(entries: Iterable[EntryPoint]) -> dict[str, Scorer]:
@@ -56,7 +58,7 @@ def registered_scorers(entries: Iterable[EntryPoint]) -> dict[str, Scorer]:
 
 def load_computations() -> dict[str, Computation]:
     """Return every installed computation by name; errors as `registered_computations`."""
-    return registered_computations(entry_points(group="echelon.computations"))
+    return registered_computations(_installed("echelon.computations"))
 
 
 def registered_computations(entries: Iterable[EntryPoint]) -> dict[str, Computation]:
@@ -69,8 +71,18 @@ def load_episode_runners() -> dict[str, EpisodeRunner]:
 
     Raises RunnerRegistrationError as `registered_scorers` does for scorers.
     """
-    entries = entry_points(group="echelon.episode_runners")
+    entries = _installed("echelon.episode_runners")
     return _load_plugins(entries, EpisodeRunner, RunnerRegistrationError)
+
+
+def _installed(group: str) -> EntryPoints:
+    return _all_installed(tuple(sys.path)).select(group=group)
+
+
+@cache
+def _all_installed(search_path: tuple[str, ...]) -> EntryPoints:  # noqa: ARG001 - what is found
+    # Reads a file of every distribution there is, and a run asks six times.
+    return entry_points()
 
 
 class _Named(Protocol):

@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
-from scipy.stats import hypergeom
 
 from tests.sealed_evidence import unpacked
 from tests.theatre.forged_bundle import (
@@ -489,6 +488,8 @@ def test_a_request_has_one_spelling() -> None:
 
 @pytest.mark.parametrize(("episodes", "opened"), [(60, 10), (60, 60), (50, 1), (1000, 59), (7, 0)])
 def test_the_bound_is_the_exact_one(episodes: int, opened: int) -> None:
+    from scipy.stats import hypergeom
+
     bound = most_false(episodes, opened)
     assert hypergeom.pmf(0, episodes, bound, opened) >= 0.05
     if bound < episodes:
@@ -500,6 +501,8 @@ def test_the_bound_is_the_exact_one(episodes: int, opened: int) -> None:
 @pytest.mark.parametrize("above", [1, 5])
 def test_the_bound_covers(above: int) -> None:
     """With more false episodes than it says, at most one coin in twenty names none of them."""
+    from scipy.stats import hypergeom
+
     bound = most_false(REQUEST.episodes, REQUEST.draw)
     false = set(range(1, bound + above + 1))
     coins = [Coin(hashlib.sha256(b"%d" % number).digest()) for number in range(800)]
