@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` and `make test`. Both install what they need into .venv.
 .POSIX:
 .PHONY: demo test check tests pythons soak soak-chaos soak-mutants soak-data soak-figures
-.PHONY: soak-adversaries publish bench lock clean
+.PHONY: soak-adversaries publish bench bench-peers lock clean
 
 PYTHON = $$(sh .ci/pythons | head -n 1)
 RUN = .venv/.run-installed
@@ -62,6 +62,12 @@ publish: $(DEV)
 # Figures, never assertions.
 bench: $(DEV)
 	.venv/bin/python tests/benchmarks/run.py
+
+# Side by side with inspect_ai, which is too heavy for the lock files: it gets an environment of its own.
+bench-peers: $(RUN)
+	test -d .venv-peers || "$(PYTHON)" -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check inspect_ai zstandard -e .
+	.venv-peers/bin/python -m tests.benchmarks.peers
 
 .venv/bin/python:
 	"$(PYTHON)" -m venv .venv

@@ -195,6 +195,27 @@ CHAIN = edited(
     },
 )
 
+NEWEST = edited(REPLAY, {"/schema_version": "2.2.0"})
+RECORDED = {
+    "harness": edited(
+        NEWEST,
+        {
+            f"{PRODUCT}/adapter_type": "harness",
+            ENDPOINT: DROP,
+            f"{PRODUCT}/harness": "inspect_ai@0.3",
+        },
+    ),
+    "imported": edited(
+        NEWEST,
+        {
+            f"{PRODUCT}/adapter_type": "imported",
+            ENDPOINT: "answers",
+            f"{PRODUCT}/dataset_paths": {"answers": "answers.jsonl"},
+            "/dataset_hashes/answers": SHA,
+        },
+    ),
+}
+
 
 def rubric(step_id: str) -> JsonObject:
     return {"step_id": step_id, "type": "hitl_rubric"}
@@ -491,6 +512,16 @@ ERRORS = [
     Case("budget-local", {"/schema_version": "2.2.0",
          "/execution_policy": {"budget": {"max_calls": 1}}}, "/execution_policy/budget",
          from_api=True),
+    *(Case("recorded-adapter-local", {}, f"{PRODUCT}/adapter_type", RECORDED[adapter],
+           from_api=True)
+      for adapter in ("imported", "harness")),
+    Case("recorded-adapter-complete", {f"{PRODUCT}/harness": "inspect_ai@0.3"},
+         f"{PRODUCT}/harness", NEWEST),
+    Case("recorded-adapter-complete", {f"{PRODUCT}/harness": DROP}, PRODUCT, RECORDED["harness"]),
+    Case("recorded-adapter-complete", {f"{PRODUCT}/construct_endpoints": {
+         "mirror": {"adapter_type": "http", "endpoint": "https://mirror.example"}}}, PRODUCT,
+         RECORDED["harness"]),
+    Case("recorded-adapter-complete", {ENDPOINT: "unknown"}, ENDPOINT, RECORDED["imported"]),
     # markets
     Case("family-matches-path", {"/template_family": "PRODUCT"}, "/execution_path", MARKET),
     Case("other-path-config-absent", {MARKETS: MARKET["market_theatre_config"]}, MARKETS),

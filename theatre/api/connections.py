@@ -11,7 +11,12 @@ from typing import Any
 from theatre.api.commitments import name_variable_in_errors
 from theatre.api.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
-from theatre.engine.templates import PLAIN_ADAPTERS, ProductTheatreTemplate, VersionPins
+from theatre.engine.templates import (
+    PLAIN_ADAPTERS,
+    RECORDED_ADAPTERS,
+    ProductTheatreTemplate,
+    VersionPins,
+)
 from theatre.oracles.construct_registry import (
     RegisteredConstruct,
     local_adapter_for,
@@ -27,7 +32,14 @@ from theatre.oracles.endpoints import (
     refuse_unused_headers,
 )
 from theatre.oracles.errors import ConstructUnreachableError
-from theatre.oracles.in_process import CannedAnswers, PythonOracleAdapter, canned_adapter
+from theatre.oracles.in_process import (
+    CannedAnswers,
+    FinishedAnswers,
+    PythonOracleAdapter,
+    RecordedAnswers,
+    RecordedOracleAdapter,
+    canned_adapter,
+)
 from theatre.oracles.wire_forms import ENVELOPES, PLAIN_PIN
 from theatre.verification.version_probe import PLAIN_ORACLE
 
@@ -62,10 +74,12 @@ async def open_adapters(
     *,
     headers_env: Mapping[str, str],
     answers: CannedAnswers | None = None,
+    recorded: RecordedAnswers | None = None,
 ) -> AsyncIterator[Mapping[str, ReachableAdapter]]:
     """Open an adapter, by construct id, for every construct of an episode; close them all.
 
-    `answers` are those of constructs whose adapter is `mock`.
+    `answers` are those of constructs whose adapter is `mock`, `recorded` those of one that another
+    program asks.
 
     Nothing is started or connected yet. Raises what `construct_at` raises, and
     OutboundPolicyError, OutboundRefusedError and RequestHeadersError for what cannot be called.
@@ -80,6 +94,13 @@ async def open_adapters(
                 if endpoint.adapter_type == MOCK:
                     adapters[endpoint.construct_id] = canned_adapter(
                         endpoint.construct_id, answers or {}, clock=utc_now
+                    )
+                    continue
+                if endpoint.adapter_type in RECORDED_ADAPTERS:
+                    adapters[endpoint.construct_id] = RecordedOracleAdapter(
+                        endpoint.adapter_type,
+                        FinishedAnswers({}) if recorded is None else recorded,
+                        clock=utc_now,
                     )
                     continue
                 construct = construct_at(endpoint, places)
@@ -99,7 +120,9 @@ def construct_authors(
     places = workspace.places(template_folder)
     return {
         endpoint.construct_id: (
-            None if endpoint.adapter_type == MOCK else construct_at(endpoint, places).author
+            None
+            if endpoint.adapter_type in {MOCK, *RECORDED_ADAPTERS}
+            else construct_at(endpoint, places).author
         )
         for endpoint in endpoints(template)
     }

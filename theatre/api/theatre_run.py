@@ -19,13 +19,22 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Draws
 from theatre.engine.errors import DatasetError
 from theatre.engine.models import EpisodeResult
+from theatre.engine.oracle_contract import OracleAdapter
 from theatre.engine.replay import Progress, Rehearsal, ReplayEngine, RunContext, RunSettings
 from theatre.engine.replay.context import RecordedSequences, RunJournal
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
+from theatre.files.datasets import DatasetRoots
 from theatre.files.theatre_store import TheatreLease
-from theatre.oracles.in_process import CannedAnswers, by_alias
+from theatre.oracles.in_process import (
+    CannedAnswers,
+    FinishedAnswers,
+    RecordedAnswers,
+    RecordedOracleAdapter,
+    by_alias,
+    read_canned_answers,
+)
 from theatre.oracles.retry import make_retrying_invoker, require_reachable, within_budget
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_computations, load_episode_runners, load_scorers
@@ -35,13 +44,12 @@ from theatre.scorers import load_computations, load_episode_runners, load_scorer
 
 @contextlib.contextmanager
 def cancel_on_signal(number: signal.Signals) -> Iterator[None]:
-    """Let a signal cancel the running task; where signals arrive, that is in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
+    """Let a signal cancel the running task; a thread gets no signals, its program does."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    if task is not None:
-        loop.add_signal_handler(number, task.cancel)
+    loop.add_signal_handler(number, task.cancel)
     try:
         yield
     finally:
@@ -95,7 +103,8 @@ class RunOptions:
     With `ends_with_construct` a construct that is gone
     ends the run with ConstructUnreachableError, to be gone on with, and costs no episode. With
     `on_rehearsed` the run is a rehearsal: it leaves no certificate, and what it came to goes there;
-    there, `answers` are those of constructs whose adapter is `mock`.
+    there, `answers` are those of constructs whose adapter is `mock`. `recorded` are those of the
+    construct that a harness asks while the run goes on.
     """
 
     batch_size: int = 100
@@ -106,6 +115,7 @@ class RunOptions:
     ends_with_construct: bool = False
     on_rehearsed: Callable[[Rehearsal], None] | None = None
     answers: CannedAnswers = field(default_factory=dict)
+    recorded: RecordedAnswers | None = None
 
 
 async def run_theatre(
@@ -151,6 +161,7 @@ async def run_theatre(
                 held.template_folder,
                 headers_env=options.headers_env,
                 answers=_by_alias(held, options.answers),
+                recorded=options.recorded or _imported(template, datasets, is_needed=is_calling),
             ) as adapters,
             open_judge(held.theatre.template, workspace, is_needed=is_calling) as judge,
         ):
@@ -201,9 +212,40 @@ async def run_theatre(
                     options.on_logged(logged)
                     with_nonce = replace(context, run_nonce=logged.nonce)
                     engine = ReplayEngine(held.theatre, journal, with_nonce, settings)
+                    context = with_nonce
+                _bind_recorded(held, adapters, context)
                 ended = await engine.run()
                 if is_logged and ended.state is TheatreState.RESOLVED:
                     await close_commitment(workspace.store.view(theatre_id), is_checked=True)
+
+
+def _imported(
+    template: ProductTheatreTemplate, datasets: DatasetRoots, *, is_needed: bool
+) -> RecordedAnswers | None:
+    """Return the committed answers of a finished log; None where the template has none.
+
+    Raises ParseError for a line that is no answer, else as `DatasetRoots.open`.
+    """
+    config = template.product_theatre_config
+    name = config.adapter_endpoint
+    if config.adapter_type != "imported" or name is None or not is_needed:
+        return None
+    with contextlib.closing(
+        datasets.open(config.dataset_paths[name], sha256=template.dataset_hashes[name])
+    ) as reader:
+        return FinishedAnswers(read_canned_answers(reader.lines()))
+
+
+def _bind_recorded(
+    held: TheatreLease, adapters: Mapping[str, OracleAdapter], context: RunContext
+) -> None:
+    """Tell adapters of recorded answers the aliases that a run asks under."""
+    if held.coin is None:
+        return
+    draws = Draws(held.coin, held.theatre.commitment.commitment_hash, context.run_nonce)
+    for adapter in adapters.values():
+        if isinstance(adapter, RecordedOracleAdapter):
+            adapter.bind(draws)
 
 
 def _by_alias(held: TheatreLease, answers: CannedAnswers) -> CannedAnswers:

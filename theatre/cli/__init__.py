@@ -43,6 +43,10 @@ COMMANDS = {
     ),
     "disclose": ("theatre.cli.audit_group:disclose", "Open some episodes of a bundle to a reader."),
     "gate": ("theatre.cli.gate_command:gate", "Show which review a construct's tier earns it."),
+    "import": (
+        "theatre.cli.import_command:import_",
+        "Import a log that another harness finished.",
+    ),
     "ingest": (
         "theatre.cli.verification_ground_truth:ingest",
         "Keep a repository's changes as ground truth.",

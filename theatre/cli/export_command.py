@@ -22,10 +22,13 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.state_machine import TheatreState
 from theatre.files.durable import sync_folder
 from theatre.files.theatre_store import FileTheatreStore, TheatreView
+from theatre.harness.every_eval_ever import EveryEvalEverExport
 from theatre.verification.certificate import training_calibration
 
 EXPORTS = {"rlmf": RlmfExport}
 """Format → what writes it."""
+
+EVERY_EVAL_EVER = "every-eval-ever"
 
 EXPORTABLE = frozenset({TheatreState.RESOLVED, TheatreState.ARCHIVED})
 
@@ -35,18 +38,25 @@ EXPORTABLE = frozenset({TheatreState.RESOLVED, TheatreState.ARCHIVED})
 @click.option(
     "--format",
     "export_format",
-    type=click.Choice(sorted(EXPORTS)),
+    type=click.Choice([*sorted(EXPORTS), EVERY_EVAL_EVER]),
     default="rlmf",
     show_default=True,
-    help="One training record a line, as docs/rlmf.md describes them.",
+    help="rlmf: a training record a line (docs/rlmf.md); the other: two files, below --out.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Write to this file, not to stdout.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Write to this file, not to stdout; for every-eval-ever to this folder.",
+)
 @json_option
 def export(theatre_id: str, export_format: str, out: Path | None, *, as_json: bool) -> None:
-    """Export a theatre that is RESOLVED with a certificate; it is ARCHIVED then.
+    """Export a theatre that is RESOLVED with a certificate; rlmf archives it.
 
     Later exports give the same bytes. --json needs --out: the records are not one document.
     """
+    if export_format == EVERY_EVAL_EVER:
+        _export_for_others(theatre_id, out, as_json=as_json)
+        return
     if as_json and out is None:
         raise click.UsageError("expected --out FILE with --json: stdout would be the records")
     store = Workspace.from_environment().store
@@ -57,6 +67,21 @@ def export(theatre_id: str, export_format: str, out: Path | None, *, as_json: bo
     # Not among the records.
     for name in ("theatre_id", "state", "records", "not_run", "export_sha256"):
         echo(f"{name.removesuffix('_id'):13}  {report[name]}", err=out is None)
+
+
+def _export_for_others(theatre_id: str, out: Path | None, *, as_json: bool) -> None:
+    """Write the two files of Every Eval Ever; the theatre stays as it is."""
+    if out is None:
+        raise click.UsageError("expected --out FOLDER: there are two files")
+    store = Workspace.from_environment().store
+    view = store.view(theatre_id)
+    _require_certified(view)
+    report = EveryEvalEverExport(view.folder / bundle_name(view.theatre_id)).write(out)
+    if as_json:
+        print_document({"theatre_id": view.theatre_id, **report})
+        return
+    for name, value in report.items():
+        echo(f"{name:13}  {value}")
 
 
 async def _export(

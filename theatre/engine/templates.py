@@ -42,6 +42,8 @@ PROVENANCE_CHAIN = "provenance_chain"
 PLAIN_ADAPTERS = ("openai", "anthropic", "mcp", "command", "container")
 """Those that know no envelope: `adapter_settings` say what is asked and how it is answered."""
 
+RECORDED_ADAPTERS = frozenset({"imported", "harness"})
+"""Adapter types whose answers were asked for by another program than the engine."""
 DEFAULT_CLOSE_WITHIN_DAYS = 30
 
 DEFAULT_METHODOLOGY = "1.0.0"
@@ -347,6 +349,7 @@ class ProductTheatreConfig(_Part):
     ground_truth_source: str
     construct_under_test: str
     adapter_type: str
+    harness: str | None = None
     construct_chain: tuple[Text, ...] = ()
     replay_data_path: str = ""
     replay_dataset_id: str = ""
@@ -366,6 +369,12 @@ class ProductTheatreConfig(_Part):
         if self.gold_label_set is not None:
             paths[self.gold_label_dataset_id] = self.gold_label_set
         return paths
+
+    @property
+    def adapter_types(self) -> frozenset[str]:
+        """Return how its constructs are reached."""
+        own = (endpoint.adapter_type for endpoint in self.construct_endpoints.values())
+        return frozenset({self.adapter_type, *own})
 
 
 class TheatreTemplate(_Part):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from theatre.engine.errors import NotFoundError, TheatreError
+from theatre.engine.errors import DatasetMismatchError, NotFoundError, TheatreError
 
 
 class ConstructRegistryError(TheatreError):
@@ -88,3 +88,15 @@ class SanitisePolicyError(TheatreError):
     """A field that must be left as it is was not named by a JSON pointer."""
 
     code = "sanitise-policy-invalid"
+
+
+class UnknownAnswerError(TheatreError):
+    """A harness gave an answer to no episode of the dataset, or a second one."""
+
+    code = "unknown-answer"
+
+
+class HarnessChangedError(DatasetMismatchError):
+    """A harness asked something else than was committed: the run ends as failed."""
+
+    code = "harness-changed"

@@ -7,9 +7,12 @@ it. A template that comes over HTTP can name only functions of modules that the 
 from __future__ import annotations
 
 import ast
+import asyncio
 import glob
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -18,7 +21,7 @@ from importlib.machinery import (
     SourceFileLoader,
 )
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.clock import Clock
@@ -40,6 +43,8 @@ from theatre.oracles.construct_registry import RegisteredConstruct, source_of
 from theatre.oracles.errors import (
     ConstructFilesError,
     ConstructRegistryError,
+    HarnessChangedError,
+    UnknownAnswerError,
     UnknownConstructError,
 )
 from theatre.oracles.limited_process import ProcessLimits
@@ -104,7 +109,48 @@ def canned_adapter(construct_id: str, answers: CannedAnswers, *, clock: Clock) -
     return MockOracleAdapter(own, clock=clock)
 
 
-class MockOracleAdapter(RehearsalAdapter):
+class _WithoutProgram:
+    """What adapters have in common that make no call: there is nothing to start or to close."""
+
+    @property
+    def computed_version(self) -> None:
+        """Return None: there is no program whose files could be hashed."""
+
+    async def check_reachable(self) -> None:
+        """Answer from memory: there is nothing to be reached."""
+
+    async def probe_isolation(self, _: Sequence[Path]) -> Isolation:
+        """Return that nothing is closed: there is no program that could try."""
+        return NOT_ISOLATED
+
+    async def aclose(self) -> None:
+        """Hold nothing, so let go of nothing."""
+
+
+def _attempt(
+    canned: JsonObject | None, request: OracleInvocationRequest, what: str, at: datetime
+) -> Attempt:
+    """Return a table's answer through the reader of real ones; None is `no-<what>-answer`."""
+    if canned is None:
+        return failed_attempt(
+            request,
+            InvocationStatus.ERROR,
+            reason=f"no-{what}-answer",
+            detail=f"expected a {what} answer to this question, got none",
+            latency_ms=0,
+            responded_at=at,
+        )
+    envelope: JsonObject = {
+        "invocation_id": request.invocation_id,
+        "construct_id": request.construct_id,
+        "construct_version": request.construct_version,
+        "status": InvocationStatus.SUCCESS.value,
+        **canned,
+    }
+    return read_answer(canonical_bytes(envelope), request, latency_ms=0, responded_at=at)
+
+
+class MockOracleAdapter(_WithoutProgram, RehearsalAdapter):
     """Answers from a table: `answers` by the id that an episode is asked under, else `default`.
 
     A canned answer holds members of an answer envelope, at least `output_data` for a success;
@@ -128,42 +174,107 @@ class MockOracleAdapter(RehearsalAdapter):
         """Return `mock@1`."""
         return "mock@1"
 
-    @property
-    def computed_version(self) -> None:
-        """Return None: there is no program whose files could be hashed."""
-
-    async def check_reachable(self) -> None:
-        """Answer from memory: there is nothing to be reached."""
-
-    async def probe_isolation(self, _: Sequence[Path]) -> Isolation:
-        """Return that nothing is closed: there is no program that could try."""
-        return NOT_ISOLATED
-
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Return the canned answer, as if it had come at once."""
         canned = self._answers.get(request.episode_id, self._default)
-        if canned is None:
-            return failed_attempt(
-                request,
-                InvocationStatus.ERROR,
-                reason="no-canned-answer",
-                detail="expected a canned answer to this question, got none",
-                latency_ms=0,
-                responded_at=self._clock(),
-            )
-        envelope: JsonObject = {
-            "invocation_id": request.invocation_id,
-            "construct_id": request.construct_id,
-            "construct_version": request.construct_version,
-            "status": InvocationStatus.SUCCESS.value,
-            **canned,
-        }
-        return read_answer(
-            canonical_bytes(envelope), request, latency_ms=0, responded_at=self._clock()
-        )
+        return _attempt(canned, request, "canned", self._clock())
 
-    async def aclose(self) -> None:
-        """Hold nothing, so let go of nothing."""
+
+# `imported@1` and `harness@1`: another program asked the construct (docs/contract/earned.md §9).
+
+
+class RecordedAnswers(Protocol):
+    """Answers by the episode's id in the dataset; a second one to an episode is never taken."""
+
+    def episode_ids(self) -> Iterable[str]:
+        """Return the ids that there is, or may come, an answer to."""
+
+    async def wait(self, episode_id: str) -> JsonObject | None:
+        """Return members of an answer envelope, None where none is there nor will come."""
+
+
+class FinishedAnswers:
+    """The answers of a log that was finished before."""
+
+    def __init__(self, answers: CannedAnswers) -> None:
+        self._answers = {episode_id: answer for (_, episode_id), answer in answers.items()}
+
+    def episode_ids(self) -> Iterable[str]:
+        """Return the ids in the log."""
+        return self._answers
+
+    async def wait(self, episode_id: str) -> JsonObject | None:
+        """Return the answer at once."""
+        return self._answers.get(episode_id)
+
+
+class LiveAnswers:
+    """The answers of a harness that runs now, given and awaited in different threads.
+
+    The last episode's answer is held until `close`: only then is it known that nothing was
+    changed on the way, and nothing may be settled before.
+    """
+
+    def __init__(self, episode_ids: Sequence[str]) -> None:
+        """Take the ids in the order of the dataset; at least one."""
+        self._last = episode_ids[-1]
+        self._held: JsonObject | None = None
+        self._answers: dict[str, Future[JsonObject | None]] = {
+            name: Future() for name in episode_ids
+        }
+
+    def episode_ids(self) -> Iterable[str]:
+        """Return the ids of the dataset."""
+        return self._answers
+
+    def give(self, episode_id: str, answer: JsonObject) -> None:
+        """Take members of an answer envelope; UnknownAnswerError for a second, or an unknown id."""
+        waiting = self._answers.get(episode_id)
+        is_held = episode_id == self._last and self._held is not None
+        if waiting is None or waiting.done() or is_held:
+            raise UnknownAnswerError(f"expected one answer to each episode, got {episode_id!r}")
+        if episode_id == self._last:
+            self._held = answer
+        else:
+            waiting.set_result(answer)
+
+    def close(self, changed: str | None = None) -> None:
+        """Let the run go on to its end without what is missing; with `changed`, let it fail."""
+        for name, waiting in self._answers.items():
+            if not waiting.done():
+                if changed is not None:
+                    waiting.set_exception(HarnessChangedError(changed))
+                else:
+                    waiting.set_result(self._held if name == self._last else None)
+
+    async def wait(self, episode_id: str) -> JsonObject | None:
+        """Return the answer once it is given; HarnessChangedError as `close` says."""
+        return await asyncio.wrap_future(self._answers[episode_id])
+
+
+class RecordedOracleAdapter(_WithoutProgram):
+    """Passes on what another program recorded; it may have given the construct anything."""
+
+    def __init__(self, adapter_type: str, answers: RecordedAnswers, *, clock: Clock) -> None:
+        self._type = adapter_type
+        self._answers = answers
+        self._clock = clock
+        self._ids: dict[str, str] = {}
+
+    @property
+    def pin(self) -> str:
+        """Return `imported@1` or `harness@1`."""
+        return f"{self._type}@1"
+
+    def bind(self, draws: Draws) -> None:
+        """Take the draws of the run: requests name episodes by aliases."""
+        self._ids = {draws.alias(name): name for name in self._answers.episode_ids()}
+
+    async def invoke(self, request: OracleInvocationRequest) -> Attempt:
+        """Return what is recorded of the episode, once it is there; else `no-recorded-answer`."""
+        episode_id = self._ids.get(request.episode_id)
+        recorded = None if episode_id is None else await self._answers.wait(episode_id)
+        return _attempt(recorded, request, "recorded", self._clock())
 
 
 class PythonOracleAdapter(LocalOracleAdapter):

@@ -33,6 +33,7 @@ from theatre.scorers.contains_terms import SCORER as CONTAINS_TERMS
 from theatre.scorers.exact_match import SCORER as EXACT_MATCH
 from theatre.scorers.field_match import SCORER as FIELD_MATCH
 from theatre.scorers.freshness_decay import SCORER as FRESHNESS_DECAY
+from theatre.scorers.harness_score import SCORER as HARNESS_SCORE
 from theatre.scorers.hash_chain import SCORER as HASH_CHAIN
 from theatre.scorers.json_schema import SCORER as JSON_SCHEMA
 from theatre.scorers.label_accuracy import SCORER as LABEL_ACCURACY
@@ -40,6 +41,7 @@ from theatre.scorers.numeric_tolerance import SCORER as NUMERIC_TOLERANCE
 from theatre.scorers.record_completeness import SCORER as RECORD_COMPLETENESS
 from theatre.scorers.sequence_similarity import SCORER as SEQUENCE_SIMILARITY
 from theatre.scorers.set_f1 import SCORER as SET_F1
+from theatre.scorers.text_match import SCORER as TEXT_MATCH
 from theatre.scorers.timestamp_order import SCORER as TIMESTAMP_ORDER
 from theatre.verification.judge.scorer import SCORER as LLM_JUDGE
 from theatre.verification.judge.scorer import committed_judge
@@ -54,6 +56,7 @@ SHIPPED = {
     "exact_match": EXACT_MATCH,
     "field_match": FIELD_MATCH,
     "freshness_decay": FRESHNESS_DECAY,
+    "harness_score": HARNESS_SCORE,
     "hash_chain": HASH_CHAIN,
     "json_schema": JSON_SCHEMA,
     "label_accuracy": LABEL_ACCURACY,
@@ -66,6 +69,7 @@ SHIPPED = {
     "record_completeness": RECORD_COMPLETENESS,
     "sequence_similarity": SEQUENCE_SIMILARITY,
     "set_f1": SET_F1,
+    "text_match": TEXT_MATCH,
     "timestamp_order": TIMESTAMP_ORDER,
 }
 OWN_PARAMS: dict[str, JsonObject] = {
@@ -73,6 +77,7 @@ OWN_PARAMS: dict[str, JsonObject] = {
     "debate_quality": {"evidence": "as_of", "field": "result", "measure": "gamma"},
     "debate_transitions": {"expected": "gold:label", "measure": "net_effect"},
     "freshness_decay": {"field": "result", "reference": "as_of", "half_life_seconds": 1},
+    "harness_score": {"field": "result"},
     "json_schema": {"field": "result", "schema": {}},
     "lexical_precision": {"field": "result", "diff": "as_of"},
     "planted_faults": {"expected": "gold:label", "measure": "recall"},

@@ -50,6 +50,7 @@ SCORER_KINDS: Final = {
     "exact_match": "exact",
     "field_match": "exact",
     "freshness_decay": "exact",
+    "harness_score": "exact",
     "hash_chain": "exact",
     "json_schema": "exact",
     "label_accuracy": "exact",
@@ -62,6 +63,7 @@ SCORER_KINDS: Final = {
     "record_completeness": "exact",
     "sequence_similarity": "textual",
     "set_f1": "exact",
+    "text_match": "exact",
     "timestamp_order": "exact",
 }
 """What the scores of each shipped scorer rest on, in any version (docs/scorers.md, "Kinds")."""
@@ -140,6 +142,7 @@ class Plan:
         self.scorers: dict[str, str] = {
             name: scorers.get(name, {}).get("scorer", "exact_match") for name in self.ids
         }
+        self.recorded = recorded_types(template)
 
     def unqualified_measures(self, stated: Mapping[str, str]) -> dict[str, str]:
         """Return criterion → scorer, of criteria with a weight that words alone decide.
@@ -152,6 +155,16 @@ class Plan:
             for name, share in zip(self.ids, self.shares, strict=True)
             if share and kinds[self.scorers[name]] == "textual" and self.human.get(name) != 1
         }
+
+    def recorded_caps(self) -> list[str]:
+        """Return the codes for answers and scores that another program made."""
+        by_harness = (
+            name
+            for name, share in zip(self.ids, self.shares, strict=True)
+            if share and self.scorers[name] == "harness_score" and self.human.get(name) != 1
+        )
+        imported = ["evidence:imported"] if "imported" in self.recorded else []
+        return imported + sorted(f"scores-by-harness:{name}" for name in by_harness)
 
     def weighted(self, values: Mapping[str, Fraction | None]) -> Fraction | None:
         """Return the weighted mean over all criteria, None where one of them has no value."""
@@ -926,6 +939,13 @@ RESERVED: Final = (
 CLOSED: Final = ("files", "processes", "network")
 WEAKEST_FIRST: Final = ("none", "other-user", "landlock", "namespaces", "remote")
 NOTHING_CLOSED: Final[Document] = {**dict.fromkeys(CLOSED, False), "by": "none"}
+
+
+def recorded_types(template: Document) -> set[str]:
+    """Return which of `imported` and `harness` are adapter types of a template."""
+    config = template.get("product_theatre_config") or {"adapter_type": None}
+    own = (one["adapter_type"] for one in config.get("construct_endpoints", {}).values())
+    return {"imported", "harness"} & {config["adapter_type"], *own}
 
 
 def is_isolation(value: object) -> TypeGuard[Document]:

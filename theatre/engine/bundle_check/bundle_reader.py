@@ -46,6 +46,7 @@ WITHOUT_TRUTH: Final = {
     "contains_terms",
     "debate_quality",
     "freshness_decay",
+    "harness_score",
     "json_schema",
     "lexical_precision",
     "llm_judge",

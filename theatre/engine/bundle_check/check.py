@@ -183,4 +183,6 @@ def _findings(evidence: Evidence, followed: ReplayedProgramme | None) -> list[st
     is_as_before = committed == began and before in (None, began)
     plan = evidence.plan
     failed = [] if plan is None or followed is None else step_findings(plan, followed)
-    return failed if is_as_before else ["environment-changed", *failed]
+    harness = NOTHING if plan is None else at(plan.document, "product_theatre_config", "harness")
+    named = [] if isinstance(harness, Nothing) else [f"harness:{harness}"]
+    return named + (failed if is_as_before else ["environment-changed", *failed])

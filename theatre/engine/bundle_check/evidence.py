@@ -10,6 +10,7 @@ from theatre.engine.bundle_check.arithmetic import (
     NOTHING_CLOSED,
     Document,
     is_isolation,
+    recorded_types,
     weakest_isolation,
 )
 from theatre.engine.bundle_check.audit_trail import AuditTrail, Times
@@ -95,8 +96,11 @@ class Evidence:
     def isolation_by_construct(self) -> JsonObject:
         """Return construct → what was closed to it; nothing where that is not said in its form."""
         found: JsonObject = {}
+        # Another program that asks the construct has the answers, whatever a trail says.
+        is_open = self.plan is not None and recorded_types(self.plan.document)
         for hop in () if self.plan is None else self.plan.hops:
             one = self.trail.detail("activated", "isolation", hop.construct_id)
+            one = NOTHING_CLOSED if is_open else one
             found[hop.construct_id] = {**(one if is_isolation(one) else NOTHING_CLOSED)}
         return found
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 from uuid import UUID, uuid5
 
 from theatre.engine.bundle_check.arithmetic import (
+    NOTHING_CLOSED,
     REFUSALS,
     RESERVED,
     STATES,
@@ -36,6 +37,7 @@ from theatre.engine.bundle_check.arithmetic import (
     problems_of_history,
     published,
     rated,
+    recorded_types,
     tier,
     undeclared,
     weakest_isolation,
@@ -188,6 +190,8 @@ def is_environment(value: object) -> bool:
 
 def isolation(evidence: Evidence) -> Document:
     """Return what was closed to every construct of an episode at the start of the run."""
+    if recorded_types(evidence.template):  # the program that asked had the answers
+        return NOTHING_CLOSED
     return weakest_isolation([evidence.activated["isolation"][one] for one in evidence.chain])
 
 
@@ -858,7 +862,8 @@ def extra_caps(evidence: Evidence, adapter: str) -> list[str]:
         for one in (evidence.human_scores or {}).values()
         if one["share"] is not None and one["human"] is None
     }
-    caps = [code for code, there in found.items() if there] + sorted(people)
+    caps = [code for code, there in found.items() if there]
+    caps += evidence.results[0].plan.recorded_caps() + sorted(people)
     return caps + sorted(f"step-{end}:{name}" for name, end, guards in missed(evidence) if guards)
 
 
@@ -882,6 +887,7 @@ def findings(evidence: Evidence) -> list[str]:
     """Return what a reader must know and no tier rule looks at."""
     activated, source = evidence.activated, evidence.version_source
     found = [] if source == "computed" else [f"version-{source}"]
+    found += [f"harness:{name}"] if (name := evidence.config.get("harness")) else []
     found += [] if isolation(evidence)["network"] else ["network-open"]
     began, before = activated["environment"], activated["previous_environment"]
     if began != evidence.receipt["environment"] or before not in (None, began):

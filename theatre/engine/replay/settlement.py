@@ -237,7 +237,9 @@ class Settlement:
         began, before = activated.get("environment"), activated.get("previous_environment")
         is_as_before = began == self._receipt.environment and before in (None, began)
         asked_once = self._template.execution_policy.deterministic_sample == 0
+        harness = self._template.product_theatre_config.harness
         return (
+            *(() if harness is None else (f"harness:{harness}",)),
             *(() if is_as_before else (ENVIRONMENT_CHANGED,)),
             *((WITHIN_ITEM_UNKNOWN,) if asked_once else ()),
             *ending.machine.findings,

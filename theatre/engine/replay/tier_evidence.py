@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -44,6 +44,14 @@ UNREPORTED_CAP = "version-unreported"
 """The construct was asked in a form in which it reports no version: any could have answered."""
 
 REPRODUCTION_CAP = "reproduction"
+
+IMPORTED_CAP = "evidence:imported"
+"""The answers were there before the commitment: nothing binds them to it."""
+
+BY_HARNESS_CAP = "scores-by-harness"
+"""A criterion is what another program said of an answer: no committed scorer recomputes it."""
+
+HARNESS_SCORER = "harness_score"
 
 NOT_ISOLATED_CAP = "construct-not-isolated"
 """A construct could have read the answers, or the run that has them in memory."""
@@ -157,12 +165,21 @@ def unqualified_measures(
     A human share below the whole leaves the words their part, and people can be given too small
     a share to matter. A scorer that `kinds` does not name counts as textual.
     """
+    chosen = {cast("str", choice["scorer"]) for choice in criteria_scorers(document).values()}
+    words = {scorer for scorer in chosen if kinds.get(scorer) not in _CARRYING}
+    return _by_machine(document, template, words)
+
+
+def _by_machine(
+    document: JsonObject, template: ProductTheatreTemplate, scorers: Container[str]
+) -> dict[str, str]:
+    """Return criterion → scorer where one of `scorers` decides something that has a weight."""
     weights = template.criteria.weights
     by_people = {one.criterion_id for one in committed_ratings(document) if one.share == 1}
     return {
         criterion: cast("str", choice["scorer"])
         for criterion, choice in criteria_scorers(document).items()
-        if kinds.get(cast("str", choice["scorer"])) not in _CARRYING
+        if cast("str", choice["scorer"]) in scorers
         and (weights.get(criterion, 0) > 0 or not weights)
         and criterion not in by_people
     }
@@ -180,8 +197,12 @@ def _extra_caps(
         UNREPORTED_CAP: adapter_pin.startswith(PLAIN_FORM),
         REPRODUCTION_CAP: receipt.reproduces is not None,
         NOT_ISOLATED_CAP: not isolation.holds,
+        IMPORTED_CAP: "imported" in template.product_theatre_config.adapter_types,
     }
     caps = [cap for cap, applies in found.items() if applies]
+    document = receipt.template_snapshot
+    by_harness = _by_machine(document, template, {HARNESS_SCORER})
+    caps += [f"{BY_HARNESS_CAP}:{criterion}" for criterion in sorted(by_harness)]
     human = cast("dict[str, JsonObject]", aggregate["human_scores"] or {})
     missing = {
         f"{HUMAN_PART_CAP}:{one['criterion_id']}"

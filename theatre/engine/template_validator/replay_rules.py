@@ -16,7 +16,7 @@ from theatre.engine.errors import CanonicalisationError, ParseError
 from theatre.engine.oracle_contract import pinned_version
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import Finding, Rule, Subject
-from theatre.engine.templates import GOLD_LABELS, NEWEST
+from theatre.engine.templates import GOLD_LABELS, NEWEST, RECORDED_ADAPTERS
 
 # Where a template may say its constructs are.
 #
@@ -63,6 +63,32 @@ def _python_adapter_local(subject: Subject) -> Iterator[Finding]:
                 pointer,
                 f"expected http, local with a registered construct, or {wanted}; got other python",
             )
+
+
+def _recorded_adapter_local(subject: Subject) -> Iterator[Finding]:
+    for name in sorted(RECORDED_ADAPTERS) if subject.from_api else ():
+        for pointer in _adapters(subject, name):
+            yield pointer, f"expected http, or local with a registered construct; got {name}"
+
+
+def _recorded_adapter_complete(subject: Subject) -> Iterator[Finding]:
+    """Yield what a template of recorded answers lacks, or commits to and nobody could carry out."""
+    config = subject.config
+    if not config.adapter_types & RECORDED_ADAPTERS:
+        if config.harness is not None:
+            pointer = json_pointer(_CONFIG, "harness")
+            yield pointer, "expected a harness only where adapter_type is imported or harness"
+        return
+    alone = not config.construct_endpoints and len(config.construct_chain) < 2  # noqa: PLR2004  # a chain
+    if not alone or config.episode_runner != "single_call":
+        yield json_pointer(_CONFIG), "expected one construct, asked once an episode, got more"
+    if config.adapter_type == "harness" and config.harness is None:
+        yield json_pointer(_CONFIG), "expected the harness as name@version, got none"
+    named = config.adapter_endpoint
+    if config.adapter_type == "imported" and named not in config.dataset_paths:
+        got = "none" if named is None else "another"
+        pointer = json_pointer(_CONFIG, "adapter_endpoint")
+        yield pointer, f"expected the name of one of dataset_paths, with the answers, got {got}"
 
 
 def _endpoints(subject: Subject) -> Iterator[tuple[str, str, str]]:
@@ -252,6 +278,8 @@ ENDPOINT_RULES = (
     Rule("adapter-registered", _adapter_registered),
     Rule("version-declared", _version_declared),
     Rule("budget-local", _budget_local),
+    Rule("recorded-adapter-local", _recorded_adapter_local),
+    Rule("recorded-adapter-complete", _recorded_adapter_complete),
 )
 
 

@@ -1,0 +1,226 @@
+"""`echelon import`: logs of other harnesses, scored to the numbers that they report."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.theatre.forged_bundle import (
+    Effort,
+    Files,
+    changed,
+    check,
+    document,
+    failed_ids,
+    lines,
+    load,
+    resealed,
+    store,
+    with_document,
+    with_lines,
+)
+from tests.theatre.harness.conftest import LOGS
+from tests.theatre.runs import LATE
+from theatre.cli.import_command import import_
+from theatre.engine.bundle_check.standalone import verify
+from theatre.engine.canonical_json import JsonObject
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(import_, [*map(str, arguments), "--json"])
+
+
+def imported_of(*arguments: str | Path) -> dict[str, Any]:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return cast("dict[str, Any]", json.loads(result.stdout))
+
+
+def test_a_log_of_inspect_ai_scores_to_the_numbers_that_it_reports(tmp_path: Path) -> None:
+    report = imported_of("inspect", LOGS / "sums-12.json", "--out", tmp_path / "new")
+    assert (report["harness"], report["samples"]) == ("inspect_ai@0.3.285", 12)
+    match, includes = report["measures"]
+    assert match == {
+        "measure": "match",
+        "scorer": "text_match",
+        "reported": pytest.approx(7 / 12),
+        "in_samples": 0.583333333,
+        "recomputed": 0.583333333,
+        "differing": 0,
+        "examples": [],
+    }
+    assert (includes["scorer"], includes["recomputed"]) == ("contains_terms", 0.75)
+    assert (includes["reported"], includes["differing"]) == (0.75, 0)
+
+
+def test_results_of_promptfoo_score_to_the_numbers_that_they_report(tmp_path: Path) -> None:
+    report = imported_of("promptfoo", LOGS / "promptfoo.json", "--out", tmp_path / "new")
+    assert (report["harness"], report["samples"]) == ("promptfoo@0.121.20", 20)
+    found = {one["measure"]: one for one in report["measures"]}
+    assert {name: one["recomputed"] for name, one in found.items()} == {
+        "equals": 0.65,
+        "contains": 0.75,
+        "passed": None,
+    }
+    assert {one["differing"] for one in found.values()} == {0}
+    assert (found["passed"]["reported"], found["passed"]["in_samples"]) == (0.65, 0.65)
+
+
+def test_an_eval_file_is_read_entry_by_entry(tmp_path: Path) -> None:
+    """The same log as versions before 0.3.2 packed it; Zstandard needs a package."""
+    whole = json.loads((LOGS / "sums-12.json").read_bytes())
+    samples = whole.pop("samples")
+    path = tmp_path / "log.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", json.dumps(whole))
+        for one in samples:
+            archive.writestr(f"samples/{one['id']}_epoch_1.json", json.dumps(one))
+    report = imported_of("inspect", path, "--out", tmp_path / "new")
+    assert [one["recomputed"] for one in report["measures"]] == [0.583333333, 0.75]
+
+
+def test_a_log_in_zstandard_is_read_or_the_way_to_read_it_is_named(tmp_path: Path) -> None:
+    result = run("inspect", LOGS / "sums.eval", "--out", tmp_path / "new")
+    if result.exception is not None:
+        assert "pip install zstandard, or convert it with inspect log convert" in str(
+            result.exception
+        )
+    else:
+        assert [one["recomputed"] for one in json.loads(result.stdout)["measures"]] == [0.65, 0.75]
+
+
+def test_rows_of_a_table_are_questions_answers_and_scores(tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    table.write_text("text,label,said,grade\nred wine,red,red,0.5\nsnow,white,grey,1\n")
+    options = ("--expected", "label", "--answer", "label=said", "--score", "grade")
+    report = imported_of("csv", table, "--out", tmp_path / "new", *options)
+    assert [(one["measure"], one["in_samples"]) for one in report["measures"]] == [
+        ("label", None),
+        ("grade", 0.75),
+    ]
+    assert report["measures"][0]["recomputed"] == 0.5
+    first = json.loads((tmp_path / "new" / "ground_truth.jsonl").read_bytes().splitlines()[0])
+    assert first == {
+        "episode_id": "row-2",
+        "input_data": {"text": "red wine"},
+        "expected_output": {"label": "red"},
+    }
+
+
+def test_ground_truth_alone_has_no_answers(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"id": "a", "text": "x", "label": 1}\n{"id": "b", "text": "y", "label": 2}\n')
+    options = ("--ground-truth", "--id", "id", "--expected", "label")
+    report = imported_of("jsonl", rows, "--out", tmp_path / "new", *options)
+    assert report["files"] == ["ground_truth.jsonl"]
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["ground_truth.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "expected"),
+    [
+        ("inspect", "{}", "expected a log with the status success"),
+        ("inspect", "no JSON", "expected JSON in"),
+        ("promptfoo", '{"results": {"version": 4, "prompts": []}}', "results of version 3"),
+        ("promptfoo", "[]", "expected the results of promptfoo"),
+        ("jsonl", '{"id": 1}\n[]\n', "expected a JSON object in line 2"),
+        ("csv", "id,label\n1\n", "as many values as columns in line 2"),
+        ("csv", "other\n1\n", "expected the columns id in line 2"),
+        ("csv", "id\n1\n1\n", "expected each sample once, got '1' again"),
+        ("csv", "id\n", "expected a log with samples, got none"),
+    ],
+)
+def test_what_is_no_log_says_what_was_expected(
+    tmp_path: Path, kind: str, content: str, expected: str
+) -> None:
+    path = tmp_path / "log"
+    path.write_text(content)
+    options = ("--id", "id", "--ground-truth") if kind in {"jsonl", "csv"} else ()
+    result = run(kind, path, "--out", tmp_path / "new", *options)
+    assert expected in str(result.exception)
+
+
+# The run of an import, and who would like it to be more.
+
+
+def test_the_run_of_an_import_says_so_and_is_unverified(imported: tuple[Path, Path]) -> None:
+    bundle = load(imported[1])
+    certificate: Any = document(bundle, "certificate.json")
+    assert certificate["verification_tier"] == "UNVERIFIED"
+    assert {"construct-not-isolated", "evidence:imported"} <= set(certificate["caps"])
+    assert "harness:inspect_ai@0.3.285" in certificate["findings"]
+    assert certificate["scores"] == {
+        "match": 0.583333333,
+        "match_reported": 0.583333333,
+        "includes": 0.75,
+        "includes_reported": 0.75,
+    }
+    assert (
+        bundle["ground_truth/recorded_answers.jsonl"]
+        == (imported[0] / "answers.jsonl").read_bytes()
+    )
+    assert failed_ids(check(imported[1])) == set()
+
+
+MARKS = frozenset({"evidence:imported", "construct-not-isolated"})
+
+
+def without_caps(files: Files, marks: frozenset[str] = MARKS) -> Files:
+    """Return the files with the marks gone from tier and certificate."""
+
+    def drop(tier: dict[str, Any]) -> None:
+        extra = tier["facts"]["extra_caps"]
+        tier["facts"]["extra_caps"] = [one for one in extra if one not in marks]
+        tier["assessment"]["caps"] = [one for one in tier["assessment"]["caps"] if one not in marks]
+        unmet = tier["assessment"]["unmet"]
+        tier["assessment"]["unmet"] = [one for one in unmet if one["code"] not in marks]
+
+    def drop_of(certificate: dict[str, Any]) -> None:
+        certificate["caps"] = [one for one in certificate["caps"] if one not in marks]
+
+    return changed(changed(files, "tier.json", drop), "certificate.json", drop_of)
+
+
+def isolated(files: Files) -> Files:
+    """Return the files with a trail that says that answers were out of reach, and its cap gone."""
+    closed: JsonObject = {"files": True, "processes": True, "network": False, "by": "namespaces"}
+    entries: Any = lines(files, "audit_trail.jsonl")
+    for entry in entries:
+        if entry["event_type"] == "activated":
+            entry["detail"]["isolation"] = dict.fromkeys(entry["detail"]["isolation"], closed)
+    forged = with_lines(files, "audit_trail.jsonl", entries)
+    forged = without_caps(forged, frozenset({"construct-not-isolated"}))
+    return changed(forged, "certificate.json", lambda one: one.update(isolation=closed))
+
+
+def called_here(files: Files) -> Files:
+    """Return the files with a template that says that a local construct was called."""
+    template: Any = document(files, "template.json")
+    template["product_theatre_config"] |= {"adapter_type": "local"}
+    del template["product_theatre_config"]["harness"]
+    return with_document(files, "template.json", template)
+
+
+@pytest.mark.parametrize(
+    ("forge", "refusing"),
+    [
+        (without_caps, {"tier"}),
+        (isolated, {"certificate-fields"}),
+        (called_here, {"commitment"}),
+        (lambda files: called_here(isolated(without_caps(files))), {"commitment"}),
+    ],
+    ids=["marks dropped", "isolation invented", "called here", "all of it"],
+)
+def test_no_forger_makes_an_import_a_run(
+    imported: tuple[Path, Path], tmp_path: Path, forge: Callable[[Files], Files], refusing: set[str]
+) -> None:
+    forged = store(resealed(forge(load(imported[1])), Effort.CHAIN), tmp_path / "bundle")
+    report = check(forged)
+    assert refusing <= failed_ids(report), report
+    assert any(verify(forged, now=LATE).problems.values())

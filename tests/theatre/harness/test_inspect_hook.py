@@ -1,0 +1,144 @@
+"""The hook of inspect_ai, told what inspect_ai's own log says: commit, record, seal.
+
+`tests/benchmarks/peers.py` runs it in inspect_ai itself, which is too heavy to be here.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.theatre.forged_bundle import check, document, failed_ids, load
+from tests.theatre.harness.conftest import LOGS
+from theatre.api.inspect_hook import VARIABLE, TaskRecording, begin_task
+from theatre.api.workspace import Workspace
+from theatre.engine.errors import TheatreError
+
+LOG = json.loads((LOGS / "sums-12.json").read_bytes())
+SAMPLES = LOG["samples"]
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What inspect_ai says of a task that is about to start, and a store for it."""
+    monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ECHELON_TRUST_HOME", str(tmp_path / "issuer"))
+    (tmp_path / "template.yaml").write_text("display_name: Sums\n")
+    (tmp_path / "task.py").write_text("# the task\n")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "template.yaml"))
+    own = {"task_file": str(tmp_path / "task.py"), "scorers": [{"name": "match"}]}
+    return {**LOG["eval"], **own}
+
+
+@pytest.fixture
+def task(spec: dict[str, Any]) -> TaskRecording:
+    """A task that is committed, and about to be asked."""
+    spec["scorers"].append({"name": "inspect_ai/includes"})
+    return begin_task(spec, LOG["plan"], SAMPLES)
+
+
+def right(seq: int) -> dict[str, Any]:
+    """Return a sample whose answer was read from its target."""
+    content = {"choices": [{"message": {"content": str(seq)}}]}
+    asked = {"id": f"sum-{seq}", "epoch": 1, "input": f"{seq} + 0?", "target": str(seq)}
+    return asked | {"output": content, "scores": {"match": {"value": "C"}}}
+
+
+def bundle_of(task: TaskRecording) -> Path:
+    view = Workspace.from_environment().store.view(task.run.theatre_id)
+    (bundle,) = view.folder.glob("evidence_bundle_*")
+    return bundle
+
+
+def test_it_is_committed_before_the_first_sample_and_scores_as_the_harness_did(
+    task: TaskRecording,
+) -> None:
+    view = Workspace.from_environment().store.view(task.run.theatre_id)
+    assert view.recorded == 0
+    committed: Any = view.template
+    declared = committed["metadata"]["declared"]
+    assert (declared["model"], declared["task"]) == ("mockllm/model", "sums")
+    assert len(declared["task_source_sha256"]) == 64
+    # The order in which they end does not matter.
+    for sample in reversed(SAMPLES):
+        task.end_sample(sample)
+    assert task.seal() == f"theatre {task.run.theatre_id}: certified, UNVERIFIED"
+    bundle = bundle_of(task)
+    certificate: Any = document(load(bundle), "certificate.json")
+    reported = {
+        one["name"]: round(one["metrics"]["accuracy"]["value"], 9)
+        for one in LOG["results"]["scores"]
+    }
+    scores = certificate["scores"]
+    assert {name: scores[name] for name in reported} == reported
+    assert {name: scores[f"{name}_reported"] for name in reported} == reported
+    assert "harness:inspect_ai@0.3.285" in certificate["findings"]
+    assert "construct-not-isolated" in certificate["caps"]
+    assert "evidence:imported" not in certificate["caps"]
+    assert failed_ids(check(bundle)) == set()
+
+
+def test_a_harness_that_answers_from_the_targets_gets_no_tier(spec: dict[str, Any]) -> None:
+    samples = [right(seq) for seq in range(1, 61)]
+    task = begin_task(spec, LOG["plan"], samples)
+    for sample in samples:
+        task.end_sample(sample)
+    task.seal()
+    bundle = load(bundle_of(task))
+    certificate: Any = document(bundle, "certificate.json")
+    assert (certificate["scores"]["match"], certificate["verification_tier"]) == (1, "UNVERIFIED")
+    # Nothing else is missing: a score that is recomputed has no cap of its own.
+    assert certificate["caps"] == ["construct-not-isolated"]
+
+
+def test_a_score_that_only_the_harness_computed_has_a_cap(spec: dict[str, Any]) -> None:
+    spec["scorers"] = [{"name": "model_graded_qa"}]
+    task = begin_task(spec, LOG["plan"], SAMPLES[:1])
+    task.end_sample(SAMPLES[0] | {"scores": {"model_graded_qa": {"value": "P"}}})
+    task.seal()
+    certificate: Any = document(load(bundle_of(task)), "certificate.json")
+    assert certificate["scores"] == {"model_graded_qa_reported": 0.5}
+    assert "scores-by-harness:model_graded_qa_reported" in certificate["caps"]
+
+
+def test_a_dropped_and_a_retried_sample_count_as_failed(task: TaskRecording) -> None:
+    task.note_retry("sum-3", 1)
+    for sample in SAMPLES:
+        if sample["id"] != "sum-2":
+            task.end_sample(sample)
+    task.seal()
+    files = load(bundle_of(task))
+    certificate: Any = document(files, "certificate.json")
+    assert certificate["episode_counts"]["error"] == 2
+    trail = files["audit_trail.jsonl"].decode()
+    assert "no-recorded-answer" in trail
+    assert "answered at a later attempt than the first" in trail
+
+
+@pytest.mark.parametrize("edit", ["the task file", "a target", "a second answer"])
+def test_what_is_not_as_committed_gets_no_certificate(
+    task: TaskRecording, tmp_path: Path, edit: str
+) -> None:
+    for sample in SAMPLES:
+        # Another target makes a wrong answer right.
+        edited = edit == "a target" and sample["id"] == "sum-4"
+        task.end_sample(sample | {"target": "21"} if edited else sample)
+    if edit == "the task file":
+        (tmp_path / "task.py").write_text("# another task\n")
+    if edit == "a second answer":
+        task.end_sample(SAMPLES[0])
+    assert task.seal().endswith(": failed, harness-changed")
+    view = Workspace.from_environment().store.view(task.run.theatre_id)
+    assert not list(view.folder.glob("evidence_bundle_*"))
+
+
+def test_a_template_of_another_form_names_what_it_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "template.yaml").write_text("tier: PROVEN\n")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "template.yaml"))
+    with pytest.raises(TheatreError, match=r"expected of construct, .*got tier"):
+        begin_task(LOG["eval"], LOG["plan"], SAMPLES)

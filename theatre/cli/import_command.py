@@ -1,0 +1,127 @@
+"""`echelon import`: a finished log as ground truth, or as a run that says it was imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from theatre.cli.exits import echo, json_option, print_document
+from theatre.cli.tables import format_number, print_table
+from theatre.engine.canonical_json import JsonObject
+from theatre.harness.folder import TEMPLATE, write_folder
+from theatre.harness.inspect_log import read_inspect_log
+from theatre.harness.promptfoo_results import read_promptfoo_results
+from theatre.harness.rows import Columns, read_rows
+from theatre.harness.samples import HarnessLog
+from theatre.scorers import load_scorers
+
+KINDS = ("inspect", "promptfoo", "jsonl", "csv")
+
+
+@click.command(name="import")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("log", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="A new folder for what is written.",
+)
+@click.option("--ground-truth", is_flag=True, help="Write the dataset alone, without the answers.")
+@click.option("--prompt", type=click.IntRange(0), help="promptfoo: the number of the prompt.")
+@click.option("--id", "id_column", help="jsonl, csv: the column with the ids; else rows count.")
+@click.option(
+    "--input", "inputs", multiple=True, help="jsonl, csv: an input column; else the rest."
+)
+@click.option("--expected", multiple=True, help="jsonl, csv: a column with what is expected.")
+@click.option(
+    "--answer",
+    "answers",
+    multiple=True,
+    metavar="EXPECTED=COLUMN",
+    help="jsonl, csv: the column with the answer to what is expected.",
+)
+@click.option("--score", "scores", multiple=True, help="jsonl, csv: a column with a score, 0 to 1.")
+@click.option("--construct", default="recorded", help="jsonl, csv: a name for what answered.")
+@json_option
+def import_(  # noqa: PLR0913  # one argument an option
+    kind: str,
+    log: Path,
+    *,
+    out: Path,
+    ground_truth: bool,
+    prompt: int | None,
+    id_column: str | None,
+    inputs: tuple[str, ...],
+    expected: tuple[str, ...],
+    answers: tuple[str, ...],
+    scores: tuple[str, ...],
+    construct: str,
+    as_json: bool,
+) -> None:
+    """Import LOG, which another harness finished.
+
+    The answers were there before any commitment, so a run of them says `evidence:imported` and is
+    never above UNVERIFIED. With --ground-truth only the questions and expectations are taken, for
+    a run of your own.
+    """
+    columns = Columns(
+        inputs=inputs,
+        expected=expected,
+        answers=_pairs(answers, expected),
+        scores=scores,
+        episode_id=id_column,
+    )
+    found = _read(kind, log, prompt, columns, construct)
+    if not ground_truth and kind in {"jsonl", "csv"} and not (answers or scores):
+        raise click.UsageError("expected --answer EXPECTED=COLUMN or --score, or --ground-truth")
+    report = write_folder(found, out, load_scorers(), with_answers=not ground_truth)
+    if as_json:
+        print_document({"kind": kind, "folder": str(out), **report})
+    else:
+        _print(report, out, ground_truth=ground_truth)
+
+
+def _pairs(words: tuple[str, ...], expected: tuple[str, ...]) -> dict[str, str]:
+    pairs = dict(word.partition("=")[::2] for word in words)
+    wrong = sorted(name for name, column in pairs.items() if name not in expected or not column)
+    if wrong:
+        raise click.UsageError(
+            f"expected --answer EXPECTED=COLUMN with an --expected column, got {', '.join(wrong)}"
+        )
+    return pairs
+
+
+def _read(kind: str, log: Path, prompt: int | None, columns: Columns, construct: str) -> HarnessLog:
+    if kind == "inspect":
+        return read_inspect_log(log)
+    if kind == "promptfoo":
+        return read_promptfoo_results(log, prompt=prompt)
+    return read_rows(log, columns, is_csv=kind == "csv", construct=construct)
+
+
+def _print(report: JsonObject, out: Path, *, ground_truth: bool) -> None:
+    document: Any = report
+    echo(f"{document['samples']} samples of {document['harness'] or 'a table'}")
+    rows = [
+        (
+            one["measure"],
+            format_number(one["reported"]),
+            format_number(one["in_samples"]),
+            format_number(one["recomputed"]),
+            f"{one['differing']} ({', '.join(one['examples'])})" if one["differing"] else "0",
+            one["scorer"] or "none: only the harness computed it",
+        )
+        for one in document["measures"]
+    ]
+    if rows and not ground_truth:
+        header = ("measure", "reported", "in samples", "recomputed", "differing", "scorer of ours")
+        print_table(header, rows)
+    for name in document["files"]:
+        echo(f"wrote  {out / name}")
+    if ground_truth:
+        echo(f"sha256 {document['dataset_sha256']}, for dataset_hashes of your template")
+    else:
+        echo(f"next   echelon theatre run {out / TEMPLATE}")

@@ -1,0 +1,1 @@
+"""What other evaluation harnesses asked and recorded, as datasets, answers and templates."""

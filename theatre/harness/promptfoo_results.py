@@ -1,0 +1,105 @@
+"""Results of promptfoo as `promptfoo eval -o results.json` writes them (version 3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.harness.samples import (
+    HarnessLog,
+    HarnessLogError,
+    HarnessSample,
+    Measure,
+    identifier,
+    unit_score,
+)
+
+OUTPUT, PASSED = "output", "passed"
+_VERSION = 3
+_OURS: dict[str, tuple[str, JsonObject]] = {
+    "equals": ("exact_match", {}),
+    "contains": ("contains_terms", {"case": True}),
+    "icontains": ("contains_terms", {}),
+}
+"""Type of an assertion → the scorer of ours that decides it, and its parameters."""
+
+
+def read_promptfoo_results(path: Path, *, prompt: int | None = None) -> HarnessLog:
+    """Read the results of one prompt with one provider, the `prompt`th from 0.
+
+    Raises HarnessLogError for another file, and where there are several and `prompt` is None.
+    """
+    try:
+        document = json.loads(path.read_bytes(), parse_constant=str)
+        results, about = document["results"], document.get("metadata") or {}
+        version, prompts = results["version"], results["prompts"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise HarnessLogError(
+            f"expected the results of promptfoo in {path}, as eval -o writes them, got {error!r}"
+        ) from error
+    if version != _VERSION:
+        raise HarnessLogError(f"expected results of version 3 in {path}, got {version!r:.40}")
+    if prompt is None and len(prompts) > 1:
+        names = ", ".join(f"{at}: {one['provider']}" for at, one in enumerate(prompts))
+        raise HarnessLogError(f"expected --prompt N, one of {names}: a run is of one construct")
+    if not 0 <= (chosen := prompt or 0) < len(prompts):
+        raise HarnessLogError(f"expected --prompt below {len(prompts)}, got {prompt}")
+    own = [one for one in results["results"] if one["promptIdx"] == chosen]
+    asked = prompts[chosen]
+    counts = asked["metrics"]
+    tried = counts["testPassCount"] + counts["testFailCount"] + counts["testErrorCount"]
+    reported = counts["testPassCount"] / tried if tried else None
+    return HarnessLog(
+        harness=f"promptfoo@{about.get('promptfooVersion', 'unknown')}",
+        construct=identifier(asked["provider"]),
+        declared={"provider": asked["provider"], "prompt": asked["raw"]},
+        measures=(*_measures(own), Measure(name=PASSED, reported=reported)),
+        samples=lambda: map(_sample, own),
+    )
+
+
+def _named(assertions: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield assertions by their type, a second one of a type with its number."""
+    seen: dict[str, int] = {}
+    for one in assertions:
+        name = identifier(one["type"])
+        seen[name] = seen.get(name, 0) + 1
+        yield (name if seen[name] == 1 else f"{name}_{seen[name]}"), one
+
+
+def _measures(results: list[dict[str, Any]]) -> Iterator[Measure]:
+    """Yield a measure for each assertion that any test has."""
+    found: dict[str, Measure] = {}
+    for one in results:
+        for name, assertion in _named(one["testCase"].get("assert") or []):
+            scorer, params = _OURS.get(assertion["type"], (None, {}))
+            at: JsonObject = {"field": OUTPUT, "expected": name} if scorer else {}
+            found.setdefault(name, Measure(name=name, scorer=scorer, params={**at, **params}))
+    yield from found.values()
+
+
+def _sample(result: dict[str, Any]) -> HarnessSample:
+    """Return one result; errors of the provider are samples without an answer."""
+    assertions = list(_named(result["testCase"].get("assert") or []))
+    expected: JsonObject = {}
+    for name, one in assertions:
+        value = one.get("value")
+        if one["type"] in _OURS:
+            expected[name] = value if one["type"] == "equals" else [value]
+    graded = (result.get("gradingResult") or {}).get("componentResults") or []
+    scores = {
+        name: unit_score(component.get("score"))
+        for (name, _), component in zip(assertions, graded, strict=False)
+    }
+    output = (result.get("response") or {}).get("output")
+    return HarnessSample(
+        episode_id=f"test-{result['testIdx']}",
+        input_data={"prompt": result["prompt"]["raw"]},
+        expected_output=expected or None,
+        output_data=None if output is None else {OUTPUT: output},
+        scores={**scores, PASSED: 1.0 if result["success"] else 0.0},
+        error=result.get("error"),
+    )

@@ -1,0 +1,117 @@
+"""What a harness recorded, whichever it was: samples with answers, and how it scored them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.errors import TheatreError
+from theatre.engine.models import Scorer, ScoringCase
+
+SCORES = "scores"
+"""The member of an answer with what the harness said of it: measure → number or null."""
+
+
+class HarnessLogError(TheatreError):
+    """A file is no log of the kind that was named, or says two things at once."""
+
+    code = "harness-log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A score that a harness gave, and the scorer of ours that computes it from the answer.
+
+    `scorer` is None where none does; `params` are then empty. `reported` is the mean in the log's
+    own summary, in [0, 1], None where it has none.
+    """
+
+    name: str
+    scorer: str | None = None
+    params: JsonObject = field(default_factory=dict)
+    reported: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarnessSample:
+    """One sample, or one epoch of it: `cluster_key` is then the sample's id.
+
+    `output_data` is None where the construct gave no answer; `error` says why. `scores` are those
+    of the harness in [0, 1], None where it gave no number.
+    """
+
+    episode_id: str
+    input_data: JsonObject
+    expected_output: JsonObject | None
+    output_data: JsonObject | None
+    scores: Mapping[str, float | None] = field(default_factory=dict)
+    error: str | None = None
+    cluster_key: str | None = None
+
+    def episode(self) -> JsonObject:
+        """Return the line of a dataset."""
+        line: JsonObject = {"episode_id": self.episode_id, "input_data": self.input_data}
+        if self.expected_output is not None:
+            line["expected_output"] = self.expected_output
+        if self.cluster_key is not None:
+            line["cluster_key"] = self.cluster_key
+        return line
+
+    def answer(self) -> JsonObject:
+        """Return members of an answer envelope."""
+        if self.output_data is None:
+            return {"status": "error", "error_detail": self.error or "the harness has no answer"}
+        return {"output_data": {**self.output_data, SCORES: {**self.scores}}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarnessLog:
+    """A finished log. `declared` is what the answers are said to come from, the version its hash.
+
+    `harness` is `name@version`, None where rows of a table are no harness's. `samples` opens a new
+    pass over the samples, one in memory at a time where the format allows it; it raises
+    HarnessLogError.
+    """
+
+    harness: str | None
+    construct: str
+    declared: JsonObject
+    measures: tuple[Measure, ...]
+    samples: Callable[[], Iterator[HarnessSample]]
+
+
+def identifier(text: str) -> str:
+    """Return a name that constructs, criteria and templates can have."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:24] or "unnamed"
+
+
+def unit_score(value: JsonValue) -> float | None:
+    """Return a harness's number, true or false as a score in [0, 1]; None for anything else."""
+    if isinstance(value, bool | int | float) and 0 <= value <= 1:
+        return float(value)
+    return None
+
+
+def rescore(measure: Measure, sample: HarnessSample, scorers: Mapping[str, Scorer]) -> float | None:
+    """Return what our scorer says of a sample's answer, as a run would; None where it says nothing.
+
+    A sample without an answer is 0, as in a run.
+    """
+    if measure.scorer is None or sample.expected_output is None:
+        return None
+    expected = sample.expected_output.get(str(measure.params.get("expected")))
+    if expected is None:
+        return None
+    if sample.output_data is None:
+        return 0.0
+    own = {name: at for name, at in measure.params.items() if name not in {"field", "expected"}}
+    case = ScoringCase(
+        input_data=sample.input_data,
+        expected=expected,
+        answer=sample.output_data.get(str(measure.params.get("field"))),
+        params=own,
+        hops={},
+    )
+    return scorers[measure.scorer].score(case)
