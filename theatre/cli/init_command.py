@@ -237,7 +237,7 @@ def project_files(wishes: Wishes, truth: GroundTruth | None) -> dict[str, str]:
     files["README.md"] = _filled(
         own["README.md"],
         {
-            "NAME": wishes.recipe.replace("_", " ").capitalize(),
+            "NAME": _title(wishes, truth),
             "ROWS": str(files[DATA].count("\n")),
             "FILES": "".join(f"\n| `{name}` | the construct |" for name in code),
             "MORE": f"\n{_MISSING[wishes.recipe]}\n" if wishes.recipe in _MISSING else "",
@@ -299,7 +299,9 @@ def _with_data(text: str, wishes: Wishes, truth: GroundTruth | None) -> str:
     """Return the draft of a recipe with what the data have as answers."""
     if truth is None or set(truth.answers) == set(_answers_of(text)):
         return text
-    lines = [line for line in text.splitlines() if not line.startswith(("  ", "answer:", "name:"))]
+    # Comments and name are about the recipe's rows.
+    others = ("  ", "answer:", "name:", "#")
+    lines = [line for line in text.splitlines() if not line.startswith(others)]
     if len(truth.answers) == 1:
         kept = [line for line in lines if not line.startswith(("measure:", "measures:"))]
         measure = next((line for line in lines if line.startswith("measure: ")), "")
@@ -307,16 +309,17 @@ def _with_data(text: str, wishes: Wishes, truth: GroundTruth | None) -> str:
     else:
         kept = [line for line in lines if not line.startswith(("measure:", "measures:"))]
         own = ["measure: field_match"]
-    return "\n".join([*kept, *own, f"name: {json.dumps(_title(wishes))}", ""])
+    return "\n".join([*kept, *own, f"name: {_json(_title(wishes, truth))}", ""])
 
 
 def _answers_of(draft: str) -> list[str]:
     return re.findall(r"(?m)^answer: (\S+)$", draft)
 
 
-def _title(wishes: Wishes) -> str:
-    source = "samples" if wishes.data is None else wishes.data.stem
-    return f"{wishes.recipe.replace('_', ' ').capitalize()}: {source}"[:100]
+def _title(wishes: Wishes, truth: GroundTruth | None) -> str:
+    if truth is None or wishes.data is None:
+        return wishes.recipe.replace("_", " ").capitalize()
+    return f"{' and '.join(truth.answers)} of {wishes.data.stem}".capitalize()[:100]
 
 
 def _construct_lines(wishes: Wishes, truth: GroundTruth) -> str | None:
