@@ -329,7 +329,7 @@ class PythonOracleAdapter(LocalOracleAdapter):
         raise ConstructUnreachableError(
             f"expected {self._target} to be imported where constructs run, got: {ended}"
             f"{f'; it printed: {said[-1].strip()}' if said else ''}; nothing was asked yet: "
-            "correct it, and run again"
+            "correct it, or install what it imports, and run it again"
         )
 
 
