@@ -115,7 +115,7 @@ def test_a_template_sends_no_key_to_a_place_that_the_user_did_not_allow(
             path = write_theatre(tmp_path, adapter_type="http", endpoint="construct:doubler")
         more = {"MY_API_KEY": KEY, "STOLEN_TOKEN": KEY, "ECHELON_OUTBOUND_ALLOW": ANY_ADDRESS}
         variable = "MY_API_KEY" if named == "key_env" else "STOLEN_TOKEN"
-        other = f"{variable}=http://{ANY_ADDRESS}:9,X={place},{variable}={place.replace('http', 'https')}"
+        other = f"{variable}=http://{ANY_ADDRESS}:9,X={place},{variable}=https{place[4:]}"
         said = route(path, {**more, "ECHELON_KEY_ORIGINS": other})
         assert one.connections == 0
     assert "key-not-allowed" in said
