@@ -45,7 +45,11 @@ def test_a_plan_is_read_with_the_documented_defaults() -> None:
     assert plan.retry_policy == {"max_retries": 2, "backoff_seconds": 5}
     assert plan.max_attempts == 3
     hop = CommittedHop(
-        construct_id=CONSTRUCT_ID, version=VERSION, timeout_seconds=30, output_spec={}
+        construct_id=CONSTRUCT_ID,
+        adapter_type="",
+        version=VERSION,
+        timeout_seconds=30,
+        output_spec={},
     )
     assert (plan.hops, plan.failure_threshold) == ((hop,), Fraction(1, 5))
     assert (plan.max_refusal_rate, plan.methodology_version) == (Fraction(1, 2), "1.0.0")
@@ -85,7 +89,11 @@ BOTH = ["first", CONSTRUCT_ID]
 def hop(construct_id: str, seconds: float, spec: JsonObject) -> CommittedHop:
     version = VERSION if construct_id == CONSTRUCT_ID else OTHER
     return CommittedHop(
-        construct_id=construct_id, version=version, timeout_seconds=seconds, output_spec=spec
+        construct_id=construct_id,
+        adapter_type="",
+        version=version,
+        timeout_seconds=seconds,
+        output_spec=spec,
     )
 
 
