@@ -64,6 +64,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/cli/test_demo_ends.py",
         "tests/theatre/cli/test_http_refusals.py::test_a_run_stopped_while_a_program_starts",
         "tests/theatre/cli/test_judged_verification.py::test_a_key_that_is_refused_stops_the_run",
+        "tests/theatre/cli/test_plain_drafts.py::test_a_tool_that_the_server_has_not",
         "tests/theatre/cli/test_run_log.py::test_a_run_that_is_killed_at_any",
         "tests/theatre/cli/test_streams.py",
         "tests/theatre/cli/test_verify_stops.py",
