@@ -46,7 +46,7 @@ def test_a_plan_is_read_with_the_documented_defaults() -> None:
     assert plan.max_attempts == 3
     hop = CommittedHop(
         construct_id=CONSTRUCT_ID,
-        adapter_type="",
+        adapter_type="local",
         version=VERSION,
         timeout_seconds=30,
         output_spec={},
@@ -90,7 +90,7 @@ def hop(construct_id: str, seconds: float, spec: JsonObject) -> CommittedHop:
     version = VERSION if construct_id == CONSTRUCT_ID else OTHER
     return CommittedHop(
         construct_id=construct_id,
-        adapter_type="",
+        adapter_type="local",
         version=version,
         timeout_seconds=seconds,
         output_spec=spec,
