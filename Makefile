@@ -66,7 +66,7 @@ bench: $(DEV)
 # Side by side with inspect_ai, which is too heavy for the lock files: it gets an environment of its own.
 bench-peers: $(RUN)
 	test -d .venv-peers || "$(PYTHON)" -m venv .venv-peers
-	.venv-peers/bin/pip install --quiet --disable-pip-version-check inspect_ai zstandard -e .
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check inspect_ai -e '.[harness]'
 	.venv-peers/bin/python -m tests.benchmarks.peers
 
 .venv/bin/python:

@@ -138,6 +138,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/cli/test_judged_certificate.py::test_passes_are_committed_and_averaged",
         "tests/theatre/cli/test_judged_verification.py::test_a_change_whose_judge_cannot_be_read",
         "tests/theatre/cli/test_judged_verification.py::test_judge_and_words_are_both_published",
+        "tests/theatre/cli/test_plain_drafts.py::test_a_draft_pins_what_is_asked_and_its_twin_has_another_version[mcp",
         "tests/theatre/cli/test_plain_theatres.py::test_a_budget",
         "tests/theatre/cli/test_plain_theatres.py::test_a_certificate_that_says",
         "tests/theatre/cli/test_plain_theatres.py::test_a_mistake",

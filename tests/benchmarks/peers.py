@@ -2,8 +2,9 @@
 
 It asserts nothing.
 
-`make bench-peers` installs inspect_ai into an environment of its own and runs this in it. Each
-figure is the processor time, user and system, of a whole process: imports, data, run, results.
+`make bench-peers` installs inspect_ai into an environment of its own and runs this in it. Measured
+is the processor time, user and system, of whole processes: imports, data, run, results. Two sizes
+give what an episode more costs, without the start of either process.
 `python -m tests.benchmarks.peers [EPISODES] [ROUNDS]`.
 """
 
@@ -16,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.benchmarks.trivial_theatre import Mode, commit, construct, run
@@ -66,30 +67,51 @@ def run_inspect(url: str, episodes: int) -> None:
         raise RuntimeError(f"expected every answer to be right, got {log.status}")
 
 
+KINDS = {"Echelon": "here", "inspect_ai": "inspect", "inspect_ai and the hook": "inspect"}
+
+
+def one_round(url: str, folder: Path, episodes: int) -> dict[str, float]:
+    """Return the seconds of each kind; they take turns, so a busy machine is as busy for each."""
+    own = {
+        "INSPECT_LOG_DIR": f"{folder}/logs",
+        "ECHELON_HOME": f"{folder}/home",
+        "ECHELON_TRUST_HOME": f"{folder}/trust",
+    }
+    folder.mkdir()
+    draft = folder / "template.yaml"
+    draft.write_text("display_name: Questions\n", encoding="utf-8")
+    hooked = {"ECHELON_INSPECT": str(draft)}
+    return {
+        name: measure([kind, url, str(episodes)], own | (hooked if "hook" in name else {}))
+        for name, kind in KINDS.items()
+    }
+
+
+def show(title: str, taken: Sequence[dict[str, float]]) -> None:
+    """Print milliseconds an episode and the ratios of neighbours, each the median of rounds."""
+    sys.stdout.write(f"{title}\n")
+    for name in KINDS:
+        each = statistics.median(one[name] for one in taken) * 1000
+        sys.stdout.write(f"  {name:25} {each:8.3f} ms an episode, median of {len(taken)}\n")
+    ratio = statistics.median(one["inspect_ai"] / one["Echelon"] for one in taken)
+    hooked = statistics.median(one["inspect_ai and the hook"] / one["inspect_ai"] for one in taken)
+    sys.stdout.write(f"  inspect_ai / Echelon      {ratio:8.1f}\n")
+    sys.stdout.write(f"  the hook adds             {hooked - 1:8.1%}\n")
+
+
 def compare(episodes: int, rounds: int) -> None:
-    """Print the figures; the three take turns, so that a busy machine is as busy for each."""
-    kinds = {"Echelon": "here", "inspect_ai": "inspect", "inspect_ai and the hook": "inspect"}
-    taken: dict[str, list[float]] = {name: [] for name in kinds}
+    """Print the figures: of whole processes, and of an episode more, without what starts cost."""
+    few = max(1, episodes // 4)
+    whole, slopes = [], []
     with construct() as url, tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder) / "template.yaml"
-        draft.write_text("display_name: Questions\n", encoding="utf-8")
         for number in range(rounds):
-            own = {
-                "INSPECT_LOG_DIR": f"{folder}/logs-{number}",
-                "ECHELON_HOME": f"{folder}/home-{number}",
-                "ECHELON_TRUST_HOME": f"{folder}/trust",
-            }
-            for name, kind in kinds.items():
-                hooked = {"ECHELON_INSPECT": str(draft)} if "hook" in name else {}
-                taken[name].append(measure([kind, url, str(episodes)], own | hooked))
-    for name, seconds in taken.items():
-        each = statistics.median(seconds) / episodes * 1000
-        print(f"{name:25} {each:8.3f} ms an episode, median of {rounds}, {episodes} episodes")  # noqa: T201  # figures are the result
-    pairs = zip(taken["inspect_ai"], taken["Echelon"], strict=True)
-    print(f"inspect_ai / Echelon      {statistics.median(a / b for a, b in pairs):8.1f}")  # noqa: T201  # as above
-    hooked_pairs = zip(taken["inspect_ai and the hook"], taken["inspect_ai"], strict=True)
-    added = statistics.median(a / b for a, b in hooked_pairs) - 1
-    print(f"the hook adds             {added:8.1%}")  # noqa: T201  # as above
+            small = one_round(url, Path(folder) / f"few-{number}", few)
+            large = one_round(url, Path(folder) / f"many-{number}", episodes)
+            whole.append({name: large[name] / episodes for name in KINDS})
+            more = episodes - few
+            slopes.append({name: (large[name] - small[name]) / more for name in KINDS})
+    show(f"whole processes, {episodes} episodes", whole)
+    show(f"an episode more, between {few} and {episodes}", slopes)
 
 
 if __name__ == "__main__":

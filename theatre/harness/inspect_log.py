@@ -1,8 +1,8 @@
 """Logs of inspect_ai: `.eval`, a zip of JSON that is read sample by sample, and `.json`.
 
 Read with the standard library. Newer versions of inspect_ai compress with Zstandard (method 93),
-which `zipfile` knows from Python 3.14 on: before, the package `zstandard` is used where it is
-there, and the error names the command that converts the log where it is not.
+which `zipfile` knows from Python 3.14 on: before, the package of the extra `harness` is used, and
+where it is not there the error names the extra, and the command that converts the log.
 """
 
 from __future__ import annotations
@@ -222,15 +222,18 @@ def _unpack_zstandard(handle: IO[bytes], info: zipfile.ZipInfo, path: Path) -> b
     except ModuleNotFoundError:
         raise HarnessLogError(
             f"expected a log that this Python can unpack, got {path}, which is compressed with "
-            "Zstandard: pip install zstandard, or convert it with "
+            "Zstandard: pip install 'echelon-theatre[harness]', or convert it with "
             f"inspect log convert {path} --to json --output-dir json-logs"
         ) from None
     handle.seek(info.header_offset + 26)
     skipped = sum(struct.unpack("<HH", handle.read(4)))
     handle.seek(info.header_offset + 30 + skipped)
     packed = io.BytesIO(handle.read(info.compress_size))
-    with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
-        raw: bytes = reader.read(info.file_size + 1)
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
+            raw: bytes = reader.read(info.file_size + 1)
+    except zstandard.ZstdError as error:
+        raise HarnessLogError(f"expected a whole log in {path}, got {error}") from error
     return raw
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import glob
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.machinery import (
@@ -219,45 +219,79 @@ class FinishedAnswers:
 class LiveAnswers:
     """The answers of a harness that runs now, given and awaited in different threads.
 
-    The last episode's answer is held until `close`: only then is it known that nothing was
-    changed on the way, and nothing may be settled before.
+    A run that waits is woken once for many answers, after `GROUP` of them or `MOST_SECONDS`: a
+    wake-up costs both threads more than an answer does. The last episode's answer is held
+    until `close`: only then is it known that nothing was changed on the way, and nothing may be
+    settled before.
     """
+
+    GROUP = 100
+    MOST_SECONDS = 1.0
 
     def __init__(self, episode_ids: Sequence[str]) -> None:
         """Take the ids in the order of the dataset; at least one."""
-        self._last = episode_ids[-1]
-        self._held: JsonObject | None = None
-        self._answers: dict[str, Future[JsonObject | None]] = {
-            name: Future() for name in episode_ids
-        }
+        self._ids, self._last = frozenset(episode_ids), episode_ids[-1]
+        # Whoever holds it may read and change what follows; only the run waits for `_news`.
+        self._lock = threading.Lock()
+        self._answers: dict[str, JsonObject] = {}
+        self._is_closed, self._changed = False, ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting, self._unseen = 0, 0
+        self._news = asyncio.Event()
 
     def episode_ids(self) -> Iterable[str]:
         """Return the ids of the dataset."""
-        return self._answers
+        return self._ids
 
     def give(self, episode_id: str, answer: JsonObject) -> None:
         """Take members of an answer envelope; UnknownAnswerError for a second, or an unknown id."""
-        waiting = self._answers.get(episode_id)
-        is_held = episode_id == self._last and self._held is not None
-        if waiting is None or waiting.done() or is_held:
-            raise UnknownAnswerError(f"expected one answer to each episode, got {episode_id!r}")
-        if episode_id == self._last:
-            self._held = answer
-        else:
-            waiting.set_result(answer)
+        with self._lock:
+            if episode_id not in self._ids or episode_id in self._answers or self._is_closed:
+                raise UnknownAnswerError(f"expected one answer to each episode, got {episode_id!r}")
+            self._answers[episode_id] = answer
+            self._unseen += 1
+            if self._loop is not None and self._unseen == 1:
+                later, wake = self._loop.call_later, self._news.set
+                self._loop.call_soon_threadsafe(later, self.MOST_SECONDS, wake)
+            elif self._unseen == self.GROUP:
+                self._wake()
 
     def close(self, changed: str | None = None) -> None:
         """Let the run go on to its end without what is missing; with `changed`, let it fail."""
-        for name, waiting in self._answers.items():
-            if not waiting.done():
-                if changed is not None:
-                    waiting.set_exception(HarnessChangedError(changed))
-                else:
-                    waiting.set_result(self._held if name == self._last else None)
+        with self._lock:
+            self._is_closed, self._changed = True, changed or ""
+            self._wake()
 
     async def wait(self, episode_id: str) -> JsonObject | None:
         """Return the answer once it is given; HarnessChangedError as `close` says."""
-        return await asyncio.wrap_future(self._answers[episode_id])
+        while not self._is_there(episode_id):
+            try:
+                await self._news.wait()
+            finally:
+                self._stop_waiting()
+        if self._changed:
+            raise HarnessChangedError(self._changed)
+        return self._answers.get(episode_id)
+
+    def _is_there(self, episode_id: str) -> bool:
+        """Return whether waiting is over; else the next `give` or `close` knows who waits."""
+        with self._lock:
+            if self._is_closed or (episode_id in self._answers and episode_id != self._last):
+                return True
+            self._loop, self._unseen = asyncio.get_running_loop(), 0
+            self._waiting += 1
+            self._news.clear()
+            return False
+
+    def _stop_waiting(self) -> None:
+        # Its loop may be closed once no one waits in it.
+        with self._lock:
+            self._waiting -= 1
+            self._loop = self._loop if self._waiting else None
+
+    def _wake(self) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._news.set)
 
 
 class RecordedOracleAdapter(_WithoutProgram):

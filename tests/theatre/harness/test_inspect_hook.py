@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from tests.theatre.forged_bundle import check, document, failed_ids, load
 from tests.theatre.harness.conftest import LOGS
 from theatre.api.inspect_hook import VARIABLE, TaskRecording, begin_task
 from theatre.api.workspace import Workspace
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import TheatreError
+from theatre.oracles.in_process import LiveAnswers
 
 LOG = json.loads((LOGS / "sums-12.json").read_bytes())
 SAMPLES = LOG["samples"]
@@ -142,3 +145,22 @@ def test_a_template_of_another_form_names_what_it_may_have(
     monkeypatch.setenv(VARIABLE, str(tmp_path / "template.yaml"))
     with pytest.raises(TheatreError, match=r"expected of construct, .*got tier"):
         begin_task(LOG["eval"], LOG["plan"], SAMPLES)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [(LiveAnswers.GROUP, 3600.0), (1, 0.0)])
+def test_a_run_that_waits_is_woken_by_a_group_or_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, given: int, seconds: float
+) -> None:
+    monkeypatch.setattr(LiveAnswers, "MOST_SECONDS", seconds)
+    answers = LiveAnswers([str(seq) for seq in range(LiveAnswers.GROUP + 1)])
+
+    async def ask() -> JsonObject | None:
+        waiting = asyncio.ensure_future(answers.wait("0"))
+        await asyncio.sleep(0)
+        for seq in range(given):
+            answers.give(str(seq), {"output_data": {"seq": seq}})
+        return await waiting
+
+    assert asyncio.run(ask()) == {"output_data": {"seq": 0}}
+    with pytest.raises(TheatreError, match="one answer to each episode"):
+        answers.give("0", {})

@@ -1133,3 +1133,56 @@ def normalised(name: str) -> str:
 def identity(name: str) -> str:
     """Return what two spellings of one person's name have in common."""
     return unicodedata.normalize("NFC", normalised(name).casefold())
+
+
+MAX_ANSWER_BYTES: Final = 1024 * 1024
+MAX_ANSWER_DEPTH: Final = 48
+
+
+def recorded_answers(lines: Iterable[Document]) -> dict[str, Document]:
+    """Return episode_id → the line of a finished log about it."""
+    return {line["episode_id"]: line for line in lines}
+
+
+def is_recorded(
+    line: Document | None,
+    request: Document,
+    attempt: Document,
+    canonical: Callable[[Document], bytes],
+) -> bool:
+    """Return whether an attempt holds what a finished log has of its episode, None for nothing.
+
+    What the log has is read as an answer that came (docs/contract/earned.md §9): status and
+    output are those of the line, and only what could not be read has the reason of a refusal.
+    """
+    response, reason = attempt["response"], attempt["reason"]
+    if line is None:
+        return bool(reason == "no-recorded-answer")
+    echoed = ("invocation_id", "construct_id", "construct_version")
+    said = {name: value for name, value in line.items() if name not in {"episode_id", *echoed}}
+    envelope = {name: request[name] for name in echoed} | {"status": "success"} | said
+    output = envelope.get("output_data")
+    status = str(envelope["status"]).lower()
+    can_be_read = (
+        isinstance(envelope["status"], str)
+        and status in {"success", "timeout", "error", "refused"}
+        and (status != "success" or isinstance(output, dict))
+        and len(canonical(envelope)) <= MAX_ANSWER_BYTES
+        and depth_of(envelope) <= MAX_ANSWER_DEPTH
+    )
+    if not can_be_read:
+        return reason not in {None, "no-recorded-answer", "output-spec"}
+    kept = output if isinstance(output, dict) else None
+    if reason == "output-spec":
+        # Of a long output the beginning is kept; that it does not fit is checked elsewhere.
+        return kept is not None and canonical(kept).decode().startswith(attempt["raw"] or "{}")
+    same = canonical({"is": response["output_data"]}) == canonical({"is": kept})
+    return reason is None and bool(response["status"] == status) and same
+
+
+def depth_of(value: object) -> int:
+    """Return how many containers are nested in a JSON value, itself included."""
+    if not isinstance(value, dict | list):
+        return 0
+    below = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(depth_of, below), default=0)

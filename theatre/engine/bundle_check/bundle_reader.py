@@ -26,6 +26,7 @@ from theatre.engine.bundle_check.arithmetic import (
     Tally,
     published,
     rated,
+    recorded_answers,
     usage_of,
 )
 from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit
@@ -232,7 +233,16 @@ class Evidence:
             input_spec=invoked[0].get("input_spec") or {},
             activated=self.activated,
             repeated=set(drawn[: self.policy.get("deterministic_sample", 0)]),
+            answers=self.answers,
         )
+
+    @property
+    def answers(self) -> dict[str, Document] | None:
+        """The lines of a finished log by episode; None where a construct was to be called."""
+        if self.config["adapter_type"] != "imported":
+            return None
+        lines = self.values(f"ground_truth/{self.config['adapter_endpoint']}.jsonl")
+        return recorded_answers(lines)
 
     @cached_property
     def dataset(self) -> list[Document]:

@@ -5,11 +5,11 @@ Source: docs/contract/evidence.md §7; docs/constructs.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from theatre.engine.bundle_check.arithmetic import DECLARED, is_of_type, is_usage
+from theatre.engine.bundle_check.arithmetic import DECLARED, is_of_type, is_recorded, is_usage
 from theatre.engine.bundle_check.batches import STATUSES, is_mock
 from theatre.engine.bundle_check.plan import CommittedHop, CommittedPlan
 from theatre.engine.bundle_check.report import (
@@ -97,7 +97,10 @@ class Drawn(Protocol):
 
 
 class CallChecker:
-    """Holds calls against the plan and the adapters that the trail names, by construct."""
+    """Holds calls against the plan and the adapters that the trail names, by construct.
+
+    `answers` are the lines of a finished log by episode, None where the construct was asked.
+    """
 
     def __init__(
         self,
@@ -106,8 +109,10 @@ class CallChecker:
         draws: Drawn,
         adapters: JsonValue | Nothing,
         registry: SchemaRegistry,
+        answers: Mapping[str, JsonObject] | None = None,
     ) -> None:
         self._plan = plan
+        self._answers = answers
         self._theatre_id = theatre_id
         self._draws = draws
         self._adapters = adapters
@@ -150,7 +155,19 @@ class CallChecker:
         self._check_request(known["request"], committed, hop, place, sent)
         checked = check_attempts if place.sendable else check_unsent
         response = checked(known["attempts"], committed).response
+        if self._answers is not None and place.sendable:
+            self._check_recorded(known, self._answers.get(place.episode.episode_id))
         return response.output_data if response.status is InvocationStatus.SUCCESS else None
+
+    def _check_recorded(self, call: JsonObject, line: JsonObject | None) -> None:
+        """Raise DefectError for an answer that the committed log of another program has not."""
+        request = cast("JsonObject", call["request"])
+        for attempt in cast("list[JsonObject]", call["attempts"]):
+            if not is_recorded(line, request, attempt, canonical_bytes):
+                raise DefectError(
+                    f"the answer that the committed log has, {render(line)}",
+                    render(attempt["response"]),
+                )
 
     def _check_request(
         self,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
-from theatre.engine.bundle_check.arithmetic import is_isolation, kinds_of
-from theatre.engine.bundle_check.evidence import Evidence, Installed
+from theatre.engine.bundle_check.arithmetic import (
+    is_isolation,
+    kinds_of,
+    recorded_answers,
+)
+from theatre.engine.bundle_check.evidence import Evidence, GroundTruth, Installed
 from theatre.engine.bundle_check.folder import (
     CERTIFICATE,
     COIN,
@@ -41,9 +44,9 @@ from theatre.engine.bundle_check.report import (
     text_members,
 )
 from theatre.engine.bundle_check.scorers import PinnedScorers
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.coin import Coin
-from theatre.engine.errors import CoinError, DatasetError
+from theatre.engine.errors import CoinError, DatasetError, ParseError
 from theatre.engine.models import (
     GroundTruthEpisode,
     Scorer,
@@ -264,14 +267,6 @@ def misfit_params(
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroundTruth:
-    """The replay dataset (`total` lines) and the gold labels, or why these cannot be had."""
-
-    total: int
-    gold: Mapping[str, JsonObject] | Cause
-
-
 def check_ground_truth(
     folder: BundleFolder, plan: CommittedPlan, ledger: Ledger
 ) -> GroundTruth | None:
@@ -299,7 +294,20 @@ def check_ground_truth(
                 gold = read_gold_labels(bare_lines(folder, GOLD_LABELS))
             except DatasetError as error:
                 raise DefectError(f"{GOLD_LABELS} with one label a line", str(error)) from error
-    return GroundTruth(total=total, gold=gold)
+    answers: Mapping[str, JsonObject] | None = None
+    if plan.recorded_answers is not None:
+        # Without lines that can be read no record has an answer of the log.
+        answers = {}
+        with ledger.noting(CheckId.DATASETS):
+            answers = _read_answers(folder, plan.recorded_answers)
+    return GroundTruth(total=total, gold=gold, answers=answers)
+
+
+def _read_answers(folder: BundleFolder, path: str) -> Mapping[str, JsonObject]:
+    try:
+        return recorded_answers(map(parse_object, bare_lines(folder, path)))
+    except (ParseError, KeyError, TypeError) as error:
+        raise DefectError(f"{path} with the answer to one episode a line", str(error)) from error
 
 
 def episodes(folder: BundleFolder, ledger: Ledger) -> Iterator[GroundTruthEpisode]:

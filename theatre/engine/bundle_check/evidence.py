@@ -53,6 +53,18 @@ class InputSanitiser(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroundTruth:
+    """The replay dataset (`total` lines) and the gold labels, or why these cannot be had.
+
+    `answers` are the lines of a finished log by episode, None where a construct was to be called.
+    """
+
+    total: int
+    gold: Mapping[str, JsonObject] | Cause
+    answers: Mapping[str, JsonObject] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
     """What a check recomputes with, in addition to the arithmetic of scoring; each by name."""
 

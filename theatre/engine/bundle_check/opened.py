@@ -18,7 +18,7 @@ from theatre.engine.bundle_check.commitment import (
     require_valid,
     unavailable_scorers,
 )
-from theatre.engine.bundle_check.evidence import Installed
+from theatre.engine.bundle_check.evidence import GroundTruth, Installed
 from theatre.engine.bundle_check.plan import committed_plan
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import (
@@ -218,7 +218,7 @@ class OpenedEpisodes:
             draws=StatedDraws(tuple(record.calls), seed, self._runner is not None),
             repeated=frozenset({episode.episode_id} if record.repeated else ()),
             scorers=self._scorers,
-            gold=gold,
+            truth=GroundTruth(total=1, gold=gold),
         )
 
 

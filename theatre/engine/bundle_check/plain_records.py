@@ -20,6 +20,7 @@ from uuid import UUID
 from theatre.engine.bundle_check.arithmetic import (
     DECLARED,
     Document,
+    is_recorded,
     is_usage,
     parsed_time,
     taken_by,
@@ -171,7 +172,8 @@ def merkle_root(leaves: list[bytes]) -> str:
 class Committed:
     """What records are checked against: the template, and the entry of the start.
 
-    `repeated` are the episodes that are called a second time; `runner` plays interactive ones.
+    `repeated` are the episodes that are called a second time; `runner` plays interactive ones;
+    `answers` are the lines of a finished log by episode, None where a construct was to be called.
     """
 
     theatre_id: str
@@ -182,6 +184,7 @@ class Committed:
     input_spec: Document
     activated: Document
     repeated: set[str]
+    answers: dict[str, Document] | None
 
     @property
     def single_call(self) -> bool:
@@ -393,6 +396,19 @@ def problems_of_call(
         yield from problems_of_unsent(call, where)
     else:
         yield from problems_of_attempts(committed, hop, call, where)
+        yield from problems_of_answers(committed, episode, call, where)
+
+
+def problems_of_answers(
+    committed: Committed, episode: Document, call: Document, where: str
+) -> Problems:
+    """Yield where an answer is not that of the committed log of another program."""
+    if committed.answers is None:
+        return
+    line = committed.answers.get(episode["episode_id"])
+    for attempt in call["attempts"]:
+        if not is_recorded(line, call["request"], attempt, canonical):
+            yield f"{where}: another answer than the committed log has"
 
 
 def problems_of_rounds(committed: Committed, record: Document) -> Problems:

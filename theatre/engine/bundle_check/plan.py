@@ -489,6 +489,14 @@ class CommittedPlan:
         return frozenset(sorted(episode_ids, key=rank)[:size])
 
     @property
+    def recorded_answers(self) -> str | None:
+        """Return the path of a finished log's answers; None where a construct is called."""
+        config = _object(self.document, "product_theatre_config")
+        if config["adapter_type"] != "imported":
+            return None
+        return self.dataset_paths.get(str(config.get("adapter_endpoint")), REPLAY_DATASET)
+
+    @property
     def max_attempts(self) -> int:
         """Return how often a failing call is made in all."""
         return int(cast("float", self.retry_policy["max_retries"])) + 1

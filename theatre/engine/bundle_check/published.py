@@ -35,13 +35,12 @@ from theatre.engine.bundle_check.certificate import (
     name_what_nothing_settles,
 )
 from theatre.engine.bundle_check.commitment import (
-    GroundTruth,
     check_commitment,
     check_template,
     pinned_scorers,
     theatre_id_of,
 )
-from theatre.engine.bundle_check.evidence import Evidence, Installed
+from theatre.engine.bundle_check.evidence import Evidence, GroundTruth, Installed
 from theatre.engine.bundle_check.folder import (
     AGGREGATE,
     BASELINES,

@@ -5,13 +5,13 @@ Source: docs/contract/evidence.md §7.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from theatre.engine.bundle_check.batches import STATUSES, Recorded
 from theatre.engine.bundle_check.calls import OUTPUT_SPEC, CallChecker, CallPlace, Drawn
-from theatre.engine.bundle_check.evidence import InputSanitiser, Installed
+from theatre.engine.bundle_check.evidence import GroundTruth, InputSanitiser, Installed
 from theatre.engine.bundle_check.plan import CommittedHop, CommittedPlan, SanitisePolicy
 from theatre.engine.bundle_check.report import (
     NOTHING,
@@ -197,7 +197,7 @@ class RecordChecker:
         draws: Drawn,
         repeated: frozenset[str],
         scorers: PinnedScorers | Cause,
-        gold: Mapping[str, JsonObject] | Cause,
+        truth: GroundTruth,
     ) -> None:
         self._plan = plan
         self._calls = CallChecker(
@@ -206,13 +206,14 @@ class RecordChecker:
             draws,
             adapters,
             installed.registry,
+            truth.answers,
         )
         self._draws = draws
         self._sanitising = SanitisingCheck(plan.sanitising, installed.sanitiser, ledger)
         self._repeated = repeated
         self._ledger = ledger
         self._scorers = scorers
-        self._gold = gold
+        self._gold = truth.gold
         self._runner = installed.runners.get(plan.episode_runner)
         self.other_runner: Cause | None = None
         """Why the installed runner is not the one that episodes were played with."""

@@ -12,12 +12,11 @@ from typing import cast
 
 from theatre.engine.bundle_check.batches import BatchIndex, CallFacts, RecordItem, stored_records
 from theatre.engine.bundle_check.commitment import (
-    GroundTruth,
     check_ground_truth,
     episodes,
     pinned_scorers,
 )
-from theatre.engine.bundle_check.evidence import Evidence
+from theatre.engine.bundle_check.evidence import Evidence, GroundTruth
 from theatre.engine.bundle_check.folder import AGGREGATE, PER_EPISODE, canonical_object
 from theatre.engine.bundle_check.human_scores import Panel, check_human_scores
 from theatre.engine.bundle_check.plain_records import episode_line, merkle_root, salted_leaf
@@ -130,7 +129,7 @@ def _check_committed_run(
         draws=draws,
         repeated=draws.repeated(ids, plan.deterministic_sample),
         scorers=scorers,
-        gold=ground_truth.gold,
+        truth=ground_truth,
     )
     return _EpisodePass(evidence, plan, ground_truth, checker, batches, scorers, draws).run()
 
