@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -36,15 +36,57 @@ TO_THE_END = {"Prefer": "wait=60"}
 Work = Callable[..., Awaitable[Any]]
 
 
-def timed(work: Work, clock: Callable[[], float], took: list[float]) -> Work:
-    """Return `work`, which notes how long it took."""
+def timed(work: Work, took: list[float]) -> Work:
+    """Return `work`, which notes how long it took by the wall clock."""
 
     async def noted(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever it is given
-        before = clock()
+        before = time.perf_counter()
         try:
             return await work(*given, **named)
         finally:
-            took.append(clock() - before)
+            took.append(time.perf_counter() - before)
+
+    return noted
+
+
+class _Steps(Generator[Any, Any, Any]):
+    """Drives a coroutine and notes what its own steps take, not what others do while it waits."""
+
+    def __init__(self, made: Coroutine[Any, Any, Any], took: list[float]) -> None:
+        self._made = made
+        self._took = took
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401 - whatever it is given
+        before = time.thread_time()
+        try:
+            return self._made.send(value)
+        finally:
+            self._took.append(time.thread_time() - before)
+
+    def throw(self, *given: Any) -> Any:  # noqa: ANN401 - whatever it is given
+        before = time.thread_time()
+        try:
+            return self._made.throw(*given)
+        finally:
+            self._took.append(time.thread_time() - before)
+
+
+class _Stepped:
+    """What is awaited instead of a coroutine, for its steps to be noted."""
+
+    def __init__(self, made: Coroutine[Any, Any, Any], took: list[float]) -> None:
+        self._made = made
+        self._took = took
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return _Steps(self._made, self._took)
+
+
+def stepped(work: Callable[..., Coroutine[Any, Any, Any]], took: list[float]) -> Work:
+    """Return `work`, which notes the processor time of each of its steps in its own thread."""
+
+    def noted(*given: Any, **named: Any) -> _Stepped:  # noqa: ANN401 - whatever it is given
+        return _Stepped(work(*given, **named), took)
 
     return noted
 
@@ -111,7 +153,7 @@ def measure_share(folder: Path, episodes: int, written: list[float]) -> None:
         whole, own = time.process_time() - before, sum(written)
         for name, value in (
             (f"a run of {episodes} episodes, processor", f"{1000 * whole:11.1f} ms"),
-            ("the log's writer meanwhile, at most", f"{1000 * own:11.1f} ms"),
+            ("the log's writer meanwhile", f"{1000 * own:11.1f} ms"),
             ("the same of the run", f"{100 * own / whole:11.2f} %"),
         ):
             sys.stdout.write(f"{name:44} {value}\n")
@@ -124,11 +166,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         waited: list[float] = []
         written: list[float] = []
-        # The writer shares its thread: what others do while it waits for the database counts, too.
+        # The writer shares its thread with the run: only its own steps count.
         for owner, name in ((LogWriter, "append"), (PostgresLog, "take_queued")):
-            setattr(owner, name, timed(getattr(owner, name), time.thread_time, written))
+            setattr(owner, name, stepped(getattr(owner, name), written))
         name = "log_commitment"
-        setattr(execution, name, timed(getattr(execution, name), time.perf_counter, waited))
+        setattr(execution, name, timed(getattr(execution, name), waited))
         measure_waits(Path(folder) / "waits", waits, crowd, waited)
         measure_share(Path(folder) / "share", episodes, written)
 
