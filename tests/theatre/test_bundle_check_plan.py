@@ -85,7 +85,11 @@ BOTH = ["first", CONSTRUCT_ID]
 def hop(construct_id: str, seconds: float, spec: JsonObject) -> CommittedHop:
     version = VERSION if construct_id == CONSTRUCT_ID else OTHER
     return CommittedHop(
-        construct_id=construct_id, version=version, timeout_seconds=seconds, output_spec=spec
+        construct_id=construct_id,
+        version=version,
+        adapter_type="local",
+        timeout_seconds=seconds,
+        output_spec=spec,
     )
 
 
