@@ -24,6 +24,8 @@ _WORST: Final = 3
 _WIDTH: Final = 160
 _LEFT_OUT: Final = ("refusal-rate-above-max", "declined-above-max:", "unscored-answers:")
 """Caps of answers that count nowhere: without them the means would be of what was easy."""
+_REPEATED: Final = ("distinct-inputs-below-", "distinct-per-criterion-below-")
+"""Caps of questions that were asked again: an interval takes copies for so many questions."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -150,6 +152,8 @@ def _failures(run: Run, bound: Mapping[str, float]) -> Iterator[str]:
     for cap in run.caps:
         if cap.startswith(_LEFT_OUT):
             yield f"  {cap}: too many answers are left out of the means"
+        elif cap.startswith(_REPEATED):
+            yield f"  {cap}: too many questions are copies of others, which the interval counts"
 
 
 def _reaches(score: Score, least: float) -> bool:
@@ -165,6 +169,8 @@ def _shown(run: Run) -> Iterator[str]:
     for name, score in run.scores.items():
         yield f"{name}  {score}"
     yield f"tier {run.tier}" if run.certificate else f"would be {run.tier}, as a certified run"
+    if run.caps:
+        yield f"caps {', '.join(run.caps)}"
     if run.bundle is not None:
         yield f"bundle {run.bundle}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -156,6 +157,27 @@ def test_refusing_what_is_hard_reaches_no_bound(pytester: pytest.Pytester, proje
     ended = pytester.runpytest_inprocess("-p", "no:cacheprovider")
     ended.assert_outcomes(failed=1)
     ended.stdout.fnmatch_lines(["  refusal-rate-above-max: too many answers are left out*"])
+
+
+def test_copies_of_one_question_reach_no_bound(pytester: pytest.Pytester, project: Path) -> None:
+    lines = (project / "numbers.jsonl").read_text("utf-8").splitlines()
+    first = json.loads(lines[0])
+    copies = [first | {"episode_id": f"copy-{number}"} for number in range(60)]
+    raw = "".join(f"{json.dumps(one)}\n" for one in copies).encode()
+    (project / "numbers.jsonl").write_bytes(raw)
+    template = json.loads((project / "template.json").read_bytes())
+    (name,) = template["dataset_hashes"]
+    template["dataset_hashes"][name] = hashlib.sha256(raw).hexdigest()
+    (project / "template.json").write_text(json.dumps(template), "utf-8")
+    pytester.makepyfile(ITSELF)
+    ended = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(
+        [
+            "  distinct-inputs-below-50: too many questions are copies of others*",
+            "  caps *distinct-inputs-below-50*",
+        ]
+    )
 
 
 def test_a_run_belongs_to_one_worker(pytester: pytest.Pytester, project: Path) -> None:
