@@ -15,11 +15,12 @@ from theatre.drafts.errors import DraftError
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import TheatreError
 from theatre.engine.models import Scorer
+from theatre.engine.oracle_contract import DECLARED_ADAPTERS, pinned_version
 from theatre.engine.schema_registry import SchemaViolation, json_pointer
 from theatre.engine.templates import ProductTheatreTemplate, read_template
 from theatre.files.datasets import DatasetFile, DatasetRoots
 from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
-from theatre.oracles.endpoints import Endpoint, Places, construct_at, endpoints
+from theatre.oracles.endpoints import Construct, Endpoint, Places, construct_at, endpoints
 
 _UNKNOWN = "0" * 64
 """Stands where a hash could not be had, so that the other rules can be looked at."""
@@ -106,7 +107,9 @@ def _version_of(endpoint: Endpoint, places: Places, problems: list[SchemaViolati
         if isinstance(construct, RegisteredConstruct):
             if endpoint.adapter_type == "python":
                 problems += _callable_faults(pointer, endpoint.place, construct.folder)
-            return construct_version(construct)
+        version = _computed_version(endpoint, construct)
+        if version is not None:
+            return version
     except TheatreError as error:
         problems.append(SchemaViolation(pointer, "construct-version", str(error)))
         return _UNKNOWN
@@ -120,6 +123,14 @@ def _version_of(endpoint: Endpoint, places: Places, problems: list[SchemaViolati
         )
     )
     return _UNKNOWN
+
+
+def _computed_version(endpoint: Endpoint, construct: Construct) -> str | None:
+    """Return the version as its adapter will report it; None where only a service knows it."""
+    own = construct_version(construct) if isinstance(construct, RegisteredConstruct) else None
+    if endpoint.adapter_type not in DECLARED_ADAPTERS | {"command"}:
+        return own
+    return pinned_version(endpoint.adapter_type, own or endpoint.place, endpoint.settings)
 
 
 def _callable_faults(pointer: str, target: str, folder: Path) -> Iterator[SchemaViolation]:
@@ -188,17 +199,14 @@ def stale_versions(view: ProductTheatreTemplate, places: Places) -> list[SchemaV
         pointer = json_pointer("version_pins", "constructs", endpoint.construct_id)
         pinned = view.version_pins.constructs[endpoint.construct_id]
         try:
-            construct = construct_at(endpoint, places)
-            if not isinstance(construct, RegisteredConstruct):
-                continue
-            version = construct_version(construct)
+            version = _computed_version(endpoint, construct_at(endpoint, places))
         except TheatreError as error:
             found.append(SchemaViolation(pointer, "construct-version", str(error)))
             continue
-        if version != pinned:
+        if version not in {None, pinned}:
             detail = (
                 f"expected the pinned version {pinned[:12]}… of {endpoint.construct_id}, got "
-                f"{version[:12]}…: its files changed; pin it again"
+                f"{str(version)[:12]}…: its files or settings changed; pin it again"
             )
             found.append(SchemaViolation(pointer, "construct-version", detail))
     return found
