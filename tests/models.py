@@ -59,8 +59,10 @@ class Change:
 def changes() -> Iterator[Change]:
     """Yield the commits with a body of which one kind has at least 60 % of the changed lines."""
     written = subprocess.run(
-        ["git", "log", "--no-merges", "--no-renames", "--numstat"]
-        + ["--format=%x01%H%x00%s%x00%b%x00", LAST],
+        (
+            *("git", "log", "--no-merges", "--no-renames", "--numstat"),
+            *("--format=%x01%H%x00%s%x00%b%x00", LAST),
+        ),
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",

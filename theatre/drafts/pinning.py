@@ -104,9 +104,8 @@ def _version_of(endpoint: Endpoint, places: Places, problems: list[SchemaViolati
     pointer = json_pointer("version_pins", "constructs", endpoint.construct_id)
     try:
         construct = construct_at(endpoint, places)
-        if isinstance(construct, RegisteredConstruct):
-            if endpoint.adapter_type == "python":
-                problems += _callable_faults(pointer, endpoint.place, construct.folder)
+        if isinstance(construct, RegisteredConstruct) and endpoint.adapter_type == "python":
+            problems += _callable_faults(pointer, endpoint.place, construct.folder)
         version = _computed_version(endpoint, construct)
         if version is not None:
             return version
