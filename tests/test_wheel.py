@@ -268,9 +268,10 @@ def test_in_the_core_every_module_is_there_but_the_judges_client(
     assert missing == (
         "theatre.judging.anthropic_judge httpx2\n"
         "theatre.oracles.guarded_client httpx2\n"
-        "theatre.oracles.mcp_tool httpx2\n"
+        "theatre.oracles.mcp_tool anyio\n"
         "theatre.oracles.models httpx2\n"
         "theatre.providers.client httpx2\n"
+        "theatre.pytest_plugin pytest\n"
     )
 
 

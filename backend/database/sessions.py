@@ -45,6 +45,8 @@ def application_engine(address: str, *, pool_size: int = POOL_SIZE) -> AsyncEngi
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=_ACQUIRE_SECONDS,
+        # The one used last has its statements prepared; in turns, each connection prepares all.
+        pool_use_lifo=True,
         # Submitted values must not be in error messages, and so not in logs.
         hide_parameters=True,
         connect_args={"server_settings": _SESSION},

@@ -370,8 +370,8 @@ _AROUND = text(f"""
 # Queueing, in the transaction of what has happened.
 
 
-async def queue_commitment(connection: AsyncConnection, entry: bytes) -> None:
-    """Queue the commitment of a theatre, unless it is queued."""
+async def queue_commitment(connection: AsyncConnection, entry: bytes) -> bool:
+    """Queue the commitment of a theatre, unless it is queued; tell whether it was not."""
     _, members = decode_entry(entry)
     row = {
         "type": EntryType.COMMITMENT.value,
@@ -382,7 +382,7 @@ async def queue_commitment(connection: AsyncConnection, entry: bytes) -> None:
         "close_by": parse_rfc3339(cast("str", members["close_by"])),
     }
     statement = insert_or_leave(QueuedEntry).values(queryable_columns(row))
-    await connection.execute(statement.on_conflict_do_nothing())
+    return (await connection.execute(statement.on_conflict_do_nothing())).rowcount > 0
 
 
 async def queue_certificate(connection: AsyncConnection, theatre_id: str, entry: bytes) -> None:
@@ -432,13 +432,15 @@ class PostgresLog:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
+        # A run waits for each question to the database: a look is one, and no transaction.
+        self._looking = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._written: dict[str, bytes] = {}
         self._queued: dict[bytes, int] = {}
         self._seen_before = 0
 
     async def read(self, path: str) -> bytes:
         """Return a file; NotFoundError where there is none."""
-        async with self._engine.connect() as connection:
+        async with self._looking.connect() as connection:
             return await LogReader(connection).read(path)
 
     async def write(self, files: Mapping[str, bytes]) -> None:
@@ -447,7 +449,7 @@ class PostgresLog:
 
     async def signed(self) -> bytes | None:
         """Return the last checkpoint that was signed, which is public."""
-        async with self._engine.connect() as connection:
+        async with self._looking.connect() as connection:
             signed = await read_signed(connection)
         return None if signed is None else signed.checkpoint
 
@@ -469,9 +471,8 @@ class PostgresLog:
 
     async def find(self, leaves: Sequence[bytes]) -> Mapping[bytes, int]:
         """Return the indices of the entries that the signed tree holds, by leaf hash."""
-        query = select(LoggedEntry.leaf, LoggedEntry.log_index)
-        async with self._engine.connect() as connection:
-            found = await connection.execute(query.where(LoggedEntry.leaf.in_(leaves)))
+        async with self._looking.connect() as connection:
+            found = await connection.execute(_FOUND, {"leaves": [*leaves]})
             return {row.leaf: row.log_index for row in found}
 
     async def take_queued(self) -> Sequence[QueuedRow]:
@@ -479,13 +480,12 @@ class PostgresLog:
 
         A void entry comes once its commitment has a place.
         """
-        async with self._engine.connect() as connection:
-            # Before the look: what ended in between is seen, and what goes on is not passed over.
-            oldest = int((await connection.execute(_OLDEST)).scalar_one())
-            values = {"seen_before": self._seen_before, "limit": _AT_A_TIME}
-            rows = (await connection.execute(_QUEUED, values)).all()
+        values = {"seen_before": self._seen_before, "limit": _AT_A_TIME}
+        async with self._looking.connect() as connection:
+            found = (await connection.execute(_QUEUED, values)).all()
+        rows = [row for row in found if row.id is not None]
         if not rows:
-            self._seen_before = oldest
+            self._seen_before = found[0].oldest
         taken = [QueuedRow(row.id, _entry(row)) for row in rows]
         self._queued = {row.entry: row.id for row in taken}
         return taken
@@ -535,20 +535,28 @@ def _entry(row: Any) -> bytes:  # noqa: ANN401 - a row of the queue
     )
 
 
+# One statement, so one snapshot: what ended before `oldest` is in it, and what goes on is not
+# passed over. A row comes also where nothing is queued. `ORDER BY` is told twice, as a join keeps
+# no order.
 _QUEUED = text("""
-    SELECT queued.id, queued.entry, queued.theatre_id, queued.reason,
-        placed.log_index AS commitment_index
-    FROM log_queue AS queued
-    LEFT JOIN log_entries AS logged ON logged.queue_id = queued.id
-    LEFT JOIN log_queue AS commitment ON commitment.theatre_id = queued.theatre_id
-        AND commitment.type = 'commitment/v1' AND queued.type = 'void/v1'
-    LEFT JOIN log_entries AS placed ON placed.queue_id = commitment.id
-    WHERE queued.queued_in >= :seen_before AND logged.queue_id IS NULL
-        AND (queued.type <> 'void/v1' OR placed.log_index IS NOT NULL)
+    SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest, queued.*
+    FROM (VALUES (true)) AS one LEFT JOIN (
+        SELECT queued.id, queued.entry, queued.theatre_id, queued.reason,
+            placed.log_index AS commitment_index
+        FROM log_queue AS queued
+        LEFT JOIN log_entries AS logged ON logged.queue_id = queued.id
+        LEFT JOIN log_queue AS commitment ON commitment.theatre_id = queued.theatre_id
+            AND commitment.type = 'commitment/v1' AND queued.type = 'void/v1'
+        LEFT JOIN log_entries AS placed ON placed.queue_id = commitment.id
+        WHERE queued.queued_in >= :seen_before AND logged.queue_id IS NULL
+            AND (queued.type <> 'void/v1' OR placed.log_index IS NOT NULL)
+        ORDER BY queued.id
+        LIMIT :limit
+    ) AS queued ON true
     ORDER BY queued.id
-    LIMIT :limit
 """)
-_OLDEST = text("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+# An array: with `IN` each number of leaves is another statement, which is prepared anew.
+_FOUND = text("SELECT leaf, log_index FROM log_entries WHERE leaf = ANY(CAST(:leaves AS bytea[]))")
 
 
 @contextlib.asynccontextmanager

@@ -60,6 +60,7 @@ from theatre.oracles.http import http_adapter_for
 from theatre.oracles.in_process import NO_MODULES, ListedModules, PythonOracleAdapter
 from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
+from theatre.oracles.key_origins import PROVIDERS_ONLY
 from theatre.oracles.outbound_policy import OutboundPolicy, resolve_addresses
 from theatre.oracles.served import served_adapter_for
 from theatre.oracles.wire_forms import ENVELOPES, PLAIN_PIN, WireForm
@@ -221,6 +222,7 @@ class ConstructAccess:
             environment=self.environment,
             clock=self.clock,
             monotonic=time.monotonic,
+            keys=PROVIDERS_ONLY,
         )
         return make_plain_adapter(endpoint, construct, around)
 

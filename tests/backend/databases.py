@@ -196,29 +196,34 @@ class EmptiedDatabase:
     def __init__(self, server: EmbeddedServer, name: str) -> None:
         self._stack = contextlib.ExitStack()
         self.database = self._stack.enter_context(made(server, name, template=TEMPLATE))
-        with self.database.connected(SUPERUSER) as connection:
-            self._objects, self._filled = _objects(connection), _filled(connection)
+        # Kept, for a new connection has to read the catalogue first.
+        self._one = self._stack.enter_context(self.database.connected(SUPERUSER))
+        self._one.prepare_threshold = 1
+        queries = [row["query"] for row in self._one.execute(_ROWS_IN.encode())]
+        self._which_are_filled = " UNION ALL ".join(queries).encode()
+        self._objects, self._filled = _objects(self._one), self._filled_now()
 
     def is_emptied(self) -> bool:
         """End who is still connected and delete every row; False where that is not enough."""
-        with (
-            contextlib.suppress(psycopg.OperationalError),
-            self.database.connected(SUPERUSER) as one,
-        ):
-            one.execute(
+        with contextlib.suppress(psycopg.OperationalError):
+            self._one.execute(
                 "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
-            if _objects(one) == self._objects:
-                one.execute("SET session_replication_role = replica")
-                for table in _filled(one) - self._filled:
-                    one.execute(f"DELETE FROM {table}".encode())  # noqa: S608 - of the catalogue
-                one.execute(
+            if _objects(self._one) == self._objects:
+                self._one.execute("SET session_replication_role = replica")
+                for table in self._filled_now() - self._filled:
+                    self._one.execute(f"DELETE FROM {table}".encode())  # noqa: S608 - of the catalogue
+                self._one.execute(
                     "SELECT setval(format('%I.%I', schemaname, sequencename), start_value, false)"
                     " FROM pg_sequences WHERE last_value IS NOT NULL"
                 )
                 return True
         return False
+
+    def _filled_now(self) -> set[str]:
+        found = self._one.execute(self._which_are_filled)
+        return {str(next(iter(row.values()))) for row in found}
 
     def drop(self) -> None:
         """Leave the next test a new one."""
@@ -227,9 +232,3 @@ class EmptiedDatabase:
 
 def _objects(connection: psycopg.Connection[dict[str, Any]]) -> list[str]:
     return sorted(row["object"] for row in connection.execute(_OBJECTS.encode()))
-
-
-def _filled(connection: psycopg.Connection[dict[str, Any]]) -> set[str]:
-    queries = [row["query"] for row in connection.execute(_ROWS_IN.encode())]
-    found = connection.execute(" UNION ALL ".join(queries).encode())
-    return {str(next(iter(row.values()))) for row in found}

@@ -120,16 +120,22 @@ class Client:
         """Return a client that shows a token or a key."""
         return replace(self, headers={**self.headers, "Authorization": f"Bearer {credential}"})
 
-    def registered(self, username: str) -> Client:
-        """Make a user, log in, and return a client of theirs."""
+    def add_user(self, username: str) -> str:
+        """Make a user, and return their id."""
         email = f"{username}@example.org"
         if self.database is None:
             user = {"username": username, "email": email, "password": PASSWORD}
-            assert self.post("/api/v1/auth/register", user).status == 201
-        else:
-            row = (new_id(now()), username, email, _quick_hash(), now())
-            with psycopg.connect(self.database) as connection:
-                connection.execute(_INSERT_USER, row)
+            reply = self.post("/api/v1/auth/register", user)
+            assert reply.status == 201
+            return str(reply.document["id"])
+        user_id = new_id(now())
+        with psycopg.connect(self.database) as connection:
+            connection.execute(_INSERT_USER, (user_id, username, email, _quick_hash(), now()))
+        return user_id
+
+    def registered(self, username: str) -> Client:
+        """Make a user, log in, and return a client of theirs."""
+        self.add_user(username)
         token = self.form("/api/v1/auth/token", username=username, password=PASSWORD)
         return self.bearing(token.document["access_token"])
 

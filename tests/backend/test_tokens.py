@@ -85,8 +85,7 @@ def client(anybody: tuple[Client, Path]) -> Client:
 def forge(anybody: tuple[Client, Path]) -> Forge:
     client, file = anybody
     name = f"u{uuid4().hex}"
-    user = {"username": name, "email": f"{name}@example.org", "password": "long enough"}
-    return Forge(file, client.post("/auth/register", user).document["id"])
+    return Forge(file, client.add_user(name))
 
 
 def status(client: Client, token: str) -> int:

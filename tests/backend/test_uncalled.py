@@ -216,6 +216,27 @@ def test_a_run_that_goes_on_past_its_day_is_cancelled_and_void(
     assert steps(database).count("resolved") == 2
 
 
+def test_a_result_that_comes_past_its_day_is_void_before_any_sweep(
+    database: Database, tmp_path: Path
+) -> None:
+    stage = sums_stage(tmp_path / "stage", sums(1, gate_at=1))
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    clock = Clock()
+    with served(create_app(settings, clock=clock)) as client:
+        path = committed(ada := client.registered("ada"), stage.template)
+        assert ada.post(f"{path}/run", b"").status == 202
+        until(lambda: stage.calls, "the call")
+        clock.now = OVERDUE
+        stage.let_through()
+        ada = logged_in(client, "ada")
+        until(lambda: ada.get(path).document["outcome"] is not None, "the end")
+        assert ending(ada, path) == (*VOID, "not-closed-in-time")
+        await_logged(database, 2)
+    (run_of,) = record_of_rows(database).commitments.values()
+    assert run_of.void_reason == "abandoned"
+    assert database.rows("SELECT id FROM theatre_certificates") == []
+
+
 def test_twenty_runs_and_a_cancellation_at_once_have_one_end(
     database: Database, tmp_path: Path, stage: SumsStage
 ) -> None:

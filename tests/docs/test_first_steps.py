@@ -14,7 +14,7 @@ from tests.theatre.forked_echelon import forked
 
 PAGE = (Path(__file__).parents[2] / "docs" / "first-steps.md").read_text(encoding="utf-8")
 BLOCK = re.compile(
-    r"<!-- (file|run|output)(?:: (\S+))? -->\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE
+    r"<!-- (file|run|output|shown)(?:: (\S+))? -->\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE
 )
 
 
@@ -58,14 +58,22 @@ def shell(commands: str, folder: Path) -> Answer:
 
 def test_every_step_of_the_page_does_what_it_says(tmp_path: Path) -> None:
     blocks = [Block(*found) for found in BLOCK.findall(PAGE)]
-    # Every block is marked, but for the one that installs.
-    assert len(blocks) == PAGE.count("\n```") // 2 - 1
-    printed = ""
+    # Every block is marked, but for the one that installs, and the session of what follows.
+    assert len(blocks) == PAGE.count("\n```") // 2 - 2
+    session = re.findall(r"^\$ (.*)$", PAGE, re.MULTILINE)
+    typed = "".join(text for kind, _, text in blocks if kind == "run").splitlines()
+    # The session is what is replayed here, but for the installation.
+    assert len(session) == 6
+    assert [line for line in typed if line in session][:5] == session[1:]
+    printed, folder = "", tmp_path / "numerals"
+    folder.mkdir()
     for kind, detail, text in blocks:
         if kind == "file":
-            (tmp_path / detail).write_text(text, encoding="utf-8")
+            (folder / detail).write_text(text, encoding="utf-8")
+        elif kind == "shown":
+            assert (folder / detail).read_text(encoding="utf-8") == text
         elif kind == "run":
-            code, printed = run(text, tmp_path)
+            code, printed = run(text, folder)
             assert code == int(detail or 0), f"{text}\n{printed}"
         else:
             lines = printed.splitlines()

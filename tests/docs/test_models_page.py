@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.models import DATASET, FOLDER, dataset, prompt, table
 from tests.sealed_evidence import MODELS, ROOT, sealed_document, unpacked
 from theatre.api.checks import check_folder
+from theatre.cli import main
 from theatre.engine.canonical_json import sha256_hex
 
 PAGE = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
@@ -41,3 +43,10 @@ def test_the_dataset_and_the_prompt_are_what_the_history_gives() -> None:
     assert dataset() == DATASET.read_text(encoding="utf-8")
     asked = settings["product_theatre_config"]["adapter_settings"]
     assert asked["prompt"] == prompt()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_draft_is_pinned_without_a_hash_that_a_person_typed(name: str) -> None:
+    draft = FOLDER / f"{name.removeprefix('models_')}.yaml"
+    ended = CliRunner().invoke(main, ["pin", "--check", str(draft)])
+    assert ended.exit_code == 0, ended.output

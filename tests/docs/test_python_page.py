@@ -7,13 +7,16 @@ import importlib
 import io
 import re
 import runpy
+import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import theatre
 from tests.docs.test_first_steps import BLOCK
 from tests.docs.test_first_steps import PAGE as FIRST_STEPS
+from theatre.cli.init_command import init
 from theatre.files.trust_home import TRUST_HOME
 
 pytest_plugins = ["pytester"]
@@ -33,8 +36,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (tmp_path / name).write_text(text, "utf-8")
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         runpy.run_path(str(tmp_path / "questions.py"))
-    (tmp_path / "questions.jsonl").write_text(printed.getvalue(), "utf-8")
+    (tmp_path / "questions.csv").write_text(printed.getvalue(), "utf-8")
     monkeypatch.chdir(tmp_path)
+    (command,) = re.findall(r"^echelon init (.*)$", FIRST_STEPS, re.MULTILINE)
+    assert CliRunner().invoke(init, shlex.split(command)).exit_code == 0
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv(TRUST_HOME, str(tmp_path / "trust"))
     monkeypatch.delenv("ECHELON_HOME", raising=False)

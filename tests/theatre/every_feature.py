@@ -75,6 +75,9 @@ CHANGES: dict[str, JsonValue] = {
         "scorer_version": "exact_match@1",
     },
     "/product_theatre_config/construct_chain": [READER, PILOT],
+    "/product_theatre_config/construct_endpoints": {
+        READER: {"adapter_type": "http", "endpoint": f"construct:{READER}"}
+    },
     "/product_theatre_config/gold_label_set": "gold_labels.jsonl",
     "/product_theatre_config/dataset_paths": {"log": "log.jsonl"},
     "/execution_policy": {

@@ -23,6 +23,8 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from tests.theatre.record_edits import Record, forged_everywhere, records_in, with_all
+from tests.theatre.runs import LATE
+from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue
 
 pytestmark = pytest.mark.untraced
@@ -142,6 +144,25 @@ def test_the_adapter_of_a_construct_that_was_never_called_is_a_real_one(
         report = check(store(forged, tmp_path / str(adapter)))
         told = {line.id: line.expected for line in report.failed}
         assert told["audit-chain"].startswith("activated with ")
+
+
+@pytest.mark.parametrize("adapter", ["imported@1", "harness@1", "http@1"])
+def test_records_of_another_adapter_than_the_committed_type_are_refused_by_both_checks(
+    files: Files, tmp_path: Path, adapter: str
+) -> None:
+    def recorded_by_another(record: Record) -> None:
+        for call in record["calls"]:
+            if call["construct_id"] == "pilot":
+                call["adapter"] = adapter
+
+    named: JsonObject = {"pilot": adapter, "reader": "http@1"}
+    forged = activated_with(forged_everywhere(files, recorded_by_another), adapters=named)
+    folder = store(forged, tmp_path / "bundle")
+    told = {line.id: line for line in check(folder).failed}
+    assert "adapter of the committed adapter_type local" in told["invocations"].expected
+    assert "audit-chain" in told
+    problems = [one for found in verify(folder, now=LATE).problems.values() for one in found]
+    assert "activated/adapters: one that was not committed, or reaches no construct" in problems
 
 
 def test_a_version_that_is_not_installed_is_unavailable_when_all_name_it(

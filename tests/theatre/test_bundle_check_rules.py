@@ -239,6 +239,8 @@ ADAPTERS: list[tuple[str | None, str, str, str]] = [
     ("local@1", "http@1", "local@1", "the adapter that the trail names"),
     ("local@1", "local@2", "local@2", "the committed adapter_version"),
     (None, "mock@1", "mock@1", "an adapter that reaches a real construct"),
+    (None, "imported@1", "imported@1", "an adapter of the committed adapter_type local"),
+    (None, "plain_http@1", "plain_http@1", "an adapter of the committed adapter_type local"),
 ]
 # fmt: on
 

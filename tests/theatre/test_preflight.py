@@ -323,9 +323,15 @@ def test_an_adapter_in_another_version_than_the_committed_one_is_refused(tmp_pat
     )
 
 
-def test_without_a_committed_adapter_version_any_adapter_will_do(tmp_path: Path) -> None:
+def test_without_a_committed_adapter_version_any_adapter_of_the_committed_type_will_do(
+    tmp_path: Path,
+) -> None:
     stage = pilot_stage(tmp_path, episodes(2), changes={"/version_pins": pins()})
-    finished = stage.run(ScriptedAdapter(pin="other@7"))
+    for other in ("imported@1", "harness@1", "mock@1", "http@1", "plain_local@1"):
+        assert refusal(stage, PinMismatchError, ScriptedAdapter(pin=other)) == (
+            f"adapter of pilot: expected the committed type local, got {other}"
+        )
+    finished = stage.run(ScriptedAdapter(pin="local@7"))
     assert finished.resolution["outcome"] == "certified"
 
 

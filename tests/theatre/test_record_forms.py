@@ -85,12 +85,13 @@ RESPONSE_DOCUMENT: JsonObject = {
     "error_detail": None,
     "responded_at": AT,
 }
-ATTEMPT = Attempt(response=RESPONSE, reason="late", raw="x", stderr="y")
+ATTEMPT = Attempt(response=RESPONSE, reason="late", raw="x", stderr="y", usage={"input_tokens": 3})
 ATTEMPT_DOCUMENT: JsonObject = {
     "response": RESPONSE_DOCUMENT,
     "reason": "late",
     "raw": "x",
     "stderr": "y",
+    "usage": {"input_tokens": 3},
 }
 RECORD: JsonObject = {"seq": 1, "episode_id": "sum-1", "sanitised": None, "calls": [{"hop": 0}]}
 

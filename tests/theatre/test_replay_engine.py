@@ -24,7 +24,12 @@ from tests.theatre.runs import (
 )
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.errors import BundleError, CertificateError, JournalError
+from theatre.engine.errors import (
+    BundleError,
+    CertificateError,
+    JournalError,
+    PinMismatchError,
+)
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.oracle_contract import NOT_ISOLATED, Attempt, OracleInvocationRequest
@@ -253,9 +258,10 @@ def test_answers_of_a_mock_in_the_journal_are_refused_when_a_certificate_is_to_b
 
 def test_an_adapter_that_reports_itself_as_a_mock_backs_no_certificate(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(2), changes=ANY_ADAPTER)
-    with pytest.raises(CertificateError, match="got a mock's"):
-        stage.run(ScriptedAdapter(pin="mock@9"))
-    assert bundle_folders(stage) == []
+    adapter = ScriptedAdapter(pin="mock@9")
+    with pytest.raises(PinMismatchError, match="expected the committed type local, got mock@9"):
+        stage.run(adapter)
+    assert (adapter.asked, bundle_folders(stage)) == ([], [])
 
 
 def test_a_disk_that_fails_while_sealing_leaves_nothing_visible_and_the_next_run_seals(

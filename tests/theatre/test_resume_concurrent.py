@@ -241,7 +241,11 @@ def served_theatre(folder: Path, behaviour: dict[int, str]) -> Iterator[ServedTh
     stage = pilot_stage(
         folder / "theatre",
         records,
-        changes={**SIXTEEN, "/version_pins/adapter_version": "http@1"},
+        changes={
+            **SIXTEEN,
+            "/version_pins/adapter_version": "http@1",
+            "/product_theatre_config/adapter_type": "http",
+        },
     )
     for name, source in {
         "pilot.py": CONSTRUCT,

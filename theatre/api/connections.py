@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from theatre.api.commitments import name_variable_in_errors
 from theatre.api.workspace import Workspace, utc_now
@@ -26,6 +27,7 @@ from theatre.oracles.endpoints import (
     REGISTERED,
     Construct,
     Endpoint,
+    Places,
     ReachableAdapter,
     construct_at,
     endpoints,
@@ -42,6 +44,9 @@ from theatre.oracles.in_process import (
 )
 from theatre.oracles.wire_forms import ENVELOPES, PLAIN_PIN
 from theatre.verification.version_probe import PLAIN_ORACLE
+
+if TYPE_CHECKING:
+    from theatre.oracles.mcp_tool import ToolAdapter
 
 # Baselines: another construct through the same measurement, for comparison.
 
@@ -138,6 +143,26 @@ async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:
             raise ConstructUnreachableError(
                 f"construct {construct_id} cannot be reached: {error}"
             ) from error
+
+
+async def find_tools(endpoint: Endpoint, places: Places, workspace: Workspace) -> dict[str, str]:
+    """Return each tool that the MCP server of an endpoint lists, and its hash.
+
+    The server is started or connected; no tool is called. Raises what `construct_at`,
+    `make_plain_adapter` and `ToolAdapter.tools` raise.
+    """
+    # Imported here: the SDK takes half a second, which only its runs should pay.
+    from theatre.api.http_adapters import surroundings  # noqa: PLC0415  # see above
+    from theatre.oracles.plain_adapters import make_plain_adapter  # noqa: PLC0415  # see above
+
+    # What the tool is pinned to is asked for here, and so need not be known.
+    asked = replace(endpoint, settings={"tool_sha256": "0" * 64, **endpoint.settings})
+    with name_variable_in_errors():
+        adapter = make_plain_adapter(asked, construct_at(asked, places), surroundings(workspace))
+        try:
+            return await cast("ToolAdapter", adapter).tools()
+        finally:
+            await adapter.aclose()
 
 
 def make_adapter(construct: Construct, workspace: Workspace) -> ReachableAdapter:

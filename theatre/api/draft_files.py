@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from theatre.api.connections import find_tools
+from theatre.api.event_loop import complete
 from theatre.api.named_files import read_file
 from theatre.api.template_files import DRAFT_NAMES
 from theatre.api.workspace import Workspace
@@ -34,11 +36,13 @@ def find_draft(folder: Path) -> Path:
 
 def resolve_file(path: Path, draft: JsonObject, workspace: Workspace) -> PinnedDraft:
     """Return the template of the draft at `path` as its files are now, as `resolve_draft`."""
+    places = workspace.places(path.parent)
     return resolve_draft(
         draft,
         scorers=load_scorers(),
-        places=workspace.places(path.parent),
+        places=places,
         datasets=workspace.datasets_for(path.parent),
+        find_tools=lambda endpoint: complete(find_tools(endpoint, places, workspace)),
     )
 
 

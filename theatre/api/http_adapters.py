@@ -10,6 +10,7 @@ from theatre.oracles.construct_registry import RegisteredConstruct
 from theatre.oracles.endpoints import Construct, ReachableAdapter
 from theatre.oracles.errors import OutboundPolicyError
 from theatre.oracles.http import http_adapter_for
+from theatre.oracles.key_origins import KeyOrigins
 from theatre.oracles.outbound_policy import OutboundPolicy, resolve_addresses
 from theatre.oracles.plain_adapters import Surroundings
 from theatre.oracles.served import served_adapter_for
@@ -34,6 +35,7 @@ def make_http_adapter(
         environment=workspace.environment,
         clock=utc_now,
         monotonic=time.monotonic,
+        keys=KeyOrigins.parse(workspace.key_origins),
         form=form,
     )
 
@@ -53,6 +55,7 @@ def surroundings(workspace: Workspace) -> Surroundings:
         environment=workspace.environment,
         clock=utc_now,
         monotonic=time.monotonic,
+        keys=KeyOrigins.parse(workspace.key_origins),
     )
 
 

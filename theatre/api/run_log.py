@@ -202,7 +202,8 @@ async def _decide(
 ) -> tuple[OpenCommitment, _Signed | None]:
     """Return it with what closes it, durably; as it is where the log never had it.
 
-    Raises LogForkError where the log had it once.
+    A certificate that was not logged by its `close_by` is none any more. Raises LogForkError where
+    the log had it once.
     """
     places = await home.log.find([leaf_hash(known.commitment)])
     if not places:
@@ -211,7 +212,11 @@ async def _decide(
         return known, None
     (index,), signed = places.values(), None
     resolution = view.resolution or {}
-    if resolution.get("outcome") == "certified":
+    is_certified = resolution.get("outcome") == "certified"
+    if is_certified and utc_now() > _close_by(known):
+        _LOG.warning("not signed: expected the end of %s in the log in time", known.theatre_id)
+        closing = _void(known, index, VoidReason.ABANDONED)
+    elif is_certified:
         try:
             certificate = _certificate(known)
             _check_result(known, certificate, resolution, is_checked=is_checked)

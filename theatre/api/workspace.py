@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from theatre.engine.schema_registry import resource_root
 from theatre.files.datasets import DatasetRoots
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.construct_registry import (
+    KEY_ORIGINS,
     ConstructRegistry,
     RegisteredConstruct,
     RemoteConstruct,
@@ -23,6 +24,11 @@ from theatre.oracles.errors import UnknownConstructError
 
 CONSTRUCTS_FILE = "constructs.toml"
 OUTBOUND_ALLOW = "ECHELON_OUTBOUND_ALLOW"
+
+
+def _listed(environment: Mapping[str, str], variable: str) -> tuple[str, ...]:
+    entries = (entry.strip() for entry in environment.get(variable, "").split(","))
+    return tuple(entry for entry in entries if entry)
 
 
 def utc_now() -> datetime:
@@ -40,6 +46,8 @@ class Workspace:
     - `constructs` (ECHELON_CONSTRUCTS): the user's `constructs.toml`.
     - `outbound_allow` (ECHELON_OUTBOUND_ALLOW, separated by commas): where calls may go besides
       public addresses, as `OutboundPolicy` takes it.
+    - `key_origins` (ECHELON_KEY_ORIGINS, separated by commas): where the values of variables may go
+      that a template names, as `KeyOrigins` takes them.
     - `environment`: all variables, for the request headers whose values are in some of them.
     - `code_folder`: where callables and programs of a template begin, if not in its own folder.
     """
@@ -49,6 +57,7 @@ class Workspace:
     dataset_roots: tuple[Path, ...]
     constructs: Path | None
     outbound_allow: tuple[str, ...]
+    key_origins: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
     code_folder: Path | None = None
 
@@ -57,13 +66,13 @@ class Workspace:
         """Read the settings."""
         roots = environment.get("ECHELON_DATASET_ROOTS", "").split(os.pathsep)
         constructs = environment.get("ECHELON_CONSTRUCTS")
-        allowed = environment.get(OUTBOUND_ALLOW, "").split(",")
         return cls(
             home=Path(environment.get("ECHELON_HOME", ".echelon")),
             issuer=environment.get("ECHELON_ISSUER", "local"),
             dataset_roots=tuple(Path(root) for root in roots if root),
             constructs=Path(constructs) if constructs else None,
-            outbound_allow=tuple(entry.strip() for entry in allowed if entry.strip()),
+            outbound_allow=_listed(environment, OUTBOUND_ALLOW),
+            key_origins=_listed(environment, KEY_ORIGINS),
             environment=environment,
         )
 
@@ -108,6 +117,13 @@ class Workspace:
         files = self.registries(template_folder)
         for path in files:
             with contextlib.suppress(UnknownConstructError):
-                return ConstructRegistry.load(path).find_registered(construct_id)
+                found = ConstructRegistry.load(path).find_registered(construct_id)
+                if isinstance(found, RemoteConstruct) and not self._is_own(path):
+                    return replace(found, is_own=False)
+                return found
         looked_in = ", ".join(str(path) for path in files)
         raise UnknownConstructError(f"expected construct {construct_id} in {looked_in}; got none")
+
+    def _is_own(self, registry: Path) -> bool:
+        """Return whether it is the user's registry, not one that came with a template."""
+        return self.constructs is not None and registry.samefile(self.constructs)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import click
 
 from theatre.api.commitments import find_closed_folders
+from theatre.api.connections import find_tools
 from theatre.api.template_files import read_template, refuse_broken, validate_template
 from theatre.api.workspace import Workspace, utc_now
 from theatre.cli.certificate_report import describe_isolation
@@ -26,7 +27,7 @@ from theatre.oracles.construct_registry import (
     RemoteConstruct,
     source_of,
 )
-from theatre.oracles.endpoints import construct_at, endpoints
+from theatre.oracles.endpoints import construct_at, endpoints, version_at
 from theatre.oracles.in_process import construct_from_callable
 from theatre.oracles.isolation.canary import probe_isolation
 
@@ -129,20 +130,11 @@ async def _find_versions(path: Path, workspace: Workspace) -> list[dict[str, Any
     for endpoint in endpoints(template):
         if endpoint.adapter_type not in PLAIN_ADAPTERS:
             continue
-        # The SDK of MCP and aiohttp are slow to import.
-        from theatre.api.http_adapters import surroundings  # noqa: PLC0415
-        from theatre.oracles.plain_adapters import make_plain_adapter  # noqa: PLC0415
-
-        place = construct_at(endpoint, places)
-        adapter = make_plain_adapter(endpoint, place, surroundings(workspace))
-        try:
-            tools: dict[str, str] = {}
-            if endpoint.adapter_type == "mcp":
-                tools = await cast("Any", adapter).tools()
-            row = {"construct": endpoint.construct_id, "tools": tools}
-            found.append({**row, "construct_version": adapter.computed_version})
-        finally:
-            await adapter.aclose()
+        is_server = endpoint.adapter_type == "mcp"
+        tools = await find_tools(endpoint, places, workspace) if is_server else {}
+        version = version_at(endpoint, construct_at(endpoint, places))
+        row = {"construct": endpoint.construct_id, "tools": tools}
+        found.append({**row, "construct_version": version})
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from theatre.cli.exits import echo, json_option, print_document
+from theatre.cli.exits import NamedPath, echo, json_option, print_document
 from theatre.cli.tables import format_number, print_table
 from theatre.engine.canonical_json import JsonObject
 from theatre.harness.folder import TEMPLATE, write_folder
@@ -22,7 +22,7 @@ KINDS = ("inspect", "promptfoo", "jsonl", "csv")
 
 @click.command(name="import")
 @click.argument("kind", type=click.Choice(KINDS))
-@click.argument("log", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("log", type=NamedPath(dir_okay=False))
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

@@ -17,7 +17,7 @@ from theatre.drafts.compilation import nearest
 from theatre.drafts.errors import FolderTakenError
 from theatre.drafts.tables import GroundTruth, Table, ground_truth, read_table
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.schema_registry import resource_root
+from theatre.engine.schema_registry import json_pointer, resource_root
 
 DRAFT, DATA = "echelon.yaml", "ground_truth.jsonl"
 WORKFLOW = ".github/workflows/echelon.yml"
@@ -31,6 +31,21 @@ _MISSING = {
 """What a recipe needs that `init` cannot write."""
 
 _ENDING = {"python": "py", "node": "mjs"}
+_KINDS = ("python", "node", "http", "command", "openai")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "http": ("url", "version"),
+    "command": ("command",),
+    "openai": ("url", "model"),
+}
+"""Kind of construct → what must be said of it, too."""
+
+_QUESTIONS = {
+    "url": "Its URL (of a model: the base URL, such as http://127.0.0.1:8080/v1)",
+    "version": "The version that it reports (7 to 64 hex digits)",
+    "command": "Its command line, such as: python3 answer.py",
+    "model": "The name of the model",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +60,10 @@ class Wishes:
     url: str | None
     version: str | None
     command: str | None
+    model: str | None
+    key_env: str | None
+    project: str
+    """The name of the folder: theatres of two projects are different ones."""
 
 
 def recipes() -> list[str]:
@@ -65,12 +84,15 @@ def recipes() -> list[str]:
 @click.option("--input", "inputs", multiple=True, help="A column that is asked; else all others.")
 @click.option(
     "--construct",
-    type=click.Choice(["python", "node", "http", "command"]),
-    help="What is asked: a function, a program in Node, a service, a program.  [default: python]",
+    metavar="KIND",
+    help="What is asked: python, node, http (a service), command (any program), openai (a model), "
+    "or MODULE:NAME, a function of yours.  [default: python]",
 )
-@click.option("--url", help="With --construct http: where the service is.")
-@click.option("--version", metavar="HEX", help="With --url: the version that the service reports.")
-@click.option("--command", help="With --construct command: a program that speaks on stdin.")
+@click.option("--url", help="With http and openai: where the service is.")
+@click.option("--version", metavar="HEX", help="With http: the version that the service reports.")
+@click.option("--command", help="With command: a program that reads stdin and prints the answer.")
+@click.option("--model", help="With openai: the name of the model.")
+@click.option("--key-env", metavar="VARIABLE", help="With openai: where the key is, …_API_KEY.")
 @click.option("--yes", is_flag=True, help="Ask nothing; take the defaults.")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 def init(  # noqa: PLR0913  # one for each flag
@@ -84,6 +106,8 @@ def init(  # noqa: PLR0913  # one for each flag
     url: str | None,
     version: str | None,
     command: str | None,
+    model: str | None,
+    key_env: str | None,
     yes: bool,
     force: bool,
 ) -> None:
@@ -101,7 +125,12 @@ def init(  # noqa: PLR0913  # one for each flag
     if asks and table is not None and not answers and not table.answers:
         columns = click.Choice(table.columns)
         answers = (click.prompt("Which column is the right answer", type=columns),)
-    construct = construct or _ask_construct(asks=asks)
+    construct = _known_construct(construct or _ask_construct(asks=asks))
+    if asks:
+        known = {"url": url, "version": version, "command": command, "model": model}
+        known |= {name: known[name] or _ask_of(name) for name in _NEEDED.get(construct, ())}
+        url, version = known["url"], known["version"]
+        command, model = known["command"], known["model"]
     wishes = Wishes(
         recipe=recipe,
         data=data,
@@ -111,6 +140,9 @@ def init(  # noqa: PLR0913  # one for each flag
         url=url,
         version=version,
         command=command,
+        model=model,
+        key_env=key_env,
+        project=folder.resolve().name,
     )
     _refuse_contradictions(wishes)
     files = project_files(wishes, None if table is None else _truth(table, wishes))
@@ -135,9 +167,25 @@ def _ask_recipe(*, asks: bool) -> str:
 def _ask_construct(*, asks: bool) -> str:
     if not asks:
         return "python"
-    kinds = click.Choice(["python", "node", "http", "command"])
-    chosen: str = click.prompt("What is asked", type=kinds, default="python")
+    chosen: str = click.prompt(
+        f"What is asked ({', '.join(_KINDS)}, or MODULE:NAME of your function)", default="python"
+    )
     return chosen
+
+
+def _ask_of(name: str) -> str:
+    answer: str = click.prompt(_QUESTIONS[name])
+    return answer
+
+
+def _known_construct(written: str) -> str:
+    """Return a kind of construct, or `module:name`; UsageError for anything else."""
+    if written in _KINDS or _FUNCTION.fullmatch(written):
+        return written
+    raise click.UsageError(
+        f"expected --construct as {', '.join(_KINDS)}, or MODULE:NAME of a function, got "
+        f"{written!r}{nearest(written, list(_KINDS))}"
+    )
 
 
 def _known_recipe(name: str) -> str:
@@ -151,15 +199,14 @@ def _known_recipe(name: str) -> str:
 
 def _refuse_contradictions(wishes: Wishes) -> None:
     """Refuse flags that do not go together, and a construct of which too little is said."""
-    if wishes.construct == "http" and not (wishes.url and wishes.version):
-        raise click.UsageError(
-            "expected --url and --version with --construct http: where the service is, and the 7 "
-            "to 64 hex digits that it reports as its version"
-        )
-    if wishes.construct == "command" and not wishes.command:
-        raise click.UsageError(
-            "expected --command with --construct command, such as --command 'node solution.mjs'"
-        )
+    said = {"url": wishes.url, "version": wishes.version}
+    said |= {"command": wishes.command, "model": wishes.model}
+    for name in _NEEDED.get(wishes.construct, ()):
+        if not said[name]:
+            raise click.UsageError(
+                f"expected --{name} with --construct {wishes.construct}, got none: "
+                f"{_QUESTIONS[name][0].lower()}{_QUESTIONS[name][1:]}"
+            )
     if wishes.data is None and (wishes.answers or wishes.inputs):
         raise click.UsageError(
             "expected --data with --answer and --input, got none: they name columns of it"
@@ -184,19 +231,19 @@ def project_files(wishes: Wishes, truth: GroundTruth | None) -> dict[str, str]:
     elif wishes.construct in _ENDING:
         name = f"solution.{_ENDING[wishes.construct]}"
         files[name] = _stub(name, truth or _sampled(recipe[DATA]))
-    files[DRAFT] = _draft(recipe[DRAFT], wishes, truth)
+    files[DRAFT] = _draft(recipe[DRAFT], wishes, truth, truth or _sampled(recipe[DATA]))
     own = _texts(_OWN)
-    listed = "\n".join(f"| `{name}` | the construct |" for name in files if "solution" in name)
+    code = [name for name in files if name.endswith((".py", ".mjs"))]
     files["README.md"] = _filled(
         own["README.md"],
         {
-            "NAME": wishes.recipe.replace("_", " ").capitalize(),
+            "NAME": _title(wishes, truth),
             "ROWS": str(files[DATA].count("\n")),
-            "FILES": listed or "| `*.py` | the constructs |",
+            "FILES": "".join(f"\n| `{name}` | the construct |" for name in code),
             "MORE": f"\n{_MISSING[wishes.recipe]}\n" if wishes.recipe in _MISSING else "",
         },
     )
-    files[WORKFLOW] = own["echelon.yml"]
+    files[WORKFLOW] = (resource_root() / "docs" / "echelon-ci.yml").read_text(encoding="utf-8")
     files[".gitignore"] = ".echelon/\n"
     return files
 
@@ -234,14 +281,27 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     return re.sub(r'"?@([A-Z]+)@"?', lambda found: values[found[1]], text)
 
 
-def _draft(text: str, wishes: Wishes, truth: GroundTruth | None) -> str:
-    """Return the draft of a recipe for another construct or other data."""
-    construct = _construct_line(wishes)
+def _draft(text: str, wishes: Wishes, truth: GroundTruth | None, shown: GroundTruth) -> str:
+    """Return the draft of a recipe for another project, construct or other data.
+
+    `shown` is what is asked and answered, of the recipe's own rows where `truth` is None.
+    """
+    construct = _construct_lines(wishes, shown)
     if construct is not None:
-        text = re.sub(r"(?m)^construct: .*$|^chain:\n(?:  - .*\n?)+", lambda _: construct, text)
+        text = re.sub(r"(?m)^construct: .*$|^chain:\n(?:  - .*\n?)+", "construct: @", text)
+    text = _with_data(text, wishes, truth)
+    slug = re.sub(r"[^a-z]+", "_", wishes.project.lower()).strip("_") or "project"
+    named = f"{text.rstrip()}\nid: product_{slug}_v1\n"
+    return named if construct is None else named.replace("construct: @", construct)
+
+
+def _with_data(text: str, wishes: Wishes, truth: GroundTruth | None) -> str:
+    """Return the draft of a recipe with what the data have as answers."""
     if truth is None or set(truth.answers) == set(_answers_of(text)):
         return text
-    lines = [line for line in text.splitlines() if not line.startswith(("  ", "answer:", "name:"))]
+    # Comments and name are about the recipe's rows.
+    others = ("  ", "answer:", "name:", "#")
+    lines = [line for line in text.splitlines() if not line.startswith(others)]
     if len(truth.answers) == 1:
         kept = [line for line in lines if not line.startswith(("measure:", "measures:"))]
         measure = next((line for line in lines if line.startswith("measure: ")), "")
@@ -249,30 +309,70 @@ def _draft(text: str, wishes: Wishes, truth: GroundTruth | None) -> str:
     else:
         kept = [line for line in lines if not line.startswith(("measure:", "measures:"))]
         own = ["measure: field_match"]
-    return "\n".join([*kept, *own, f"name: {json.dumps(_title(wishes))}", ""])
+    return "\n".join([*kept, *own, f"name: {_json(_title(wishes, truth))}", ""])
 
 
 def _answers_of(draft: str) -> list[str]:
     return re.findall(r"(?m)^answer: (\S+)$", draft)
 
 
-def _title(wishes: Wishes) -> str:
-    source = "samples" if wishes.data is None else wishes.data.stem
-    return f"{wishes.recipe.replace('_', ' ').capitalize()}: {source}"[:100]
+def _title(wishes: Wishes, truth: GroundTruth | None) -> str:
+    if truth is None or wishes.data is None:
+        return wishes.recipe.replace("_", " ").capitalize()
+    return f"{' and '.join(truth.answers)} of {wishes.data.stem}".capitalize()[:100]
 
 
-def _construct_line(wishes: Wishes) -> str | None:
-    """Return the line that names the construct; None for that of the recipe."""
+def _construct_lines(wishes: Wishes, truth: GroundTruth) -> str | None:
+    """Return the lines that name the construct; None for that of the recipe."""
     match wishes.construct:
+        case "python":
+            return None
         case "node":
             return "construct: [node, solution.mjs]"
         case "command":
-            return f"construct: {json.dumps(shlex.split(wishes.command or ''))}"
+            argv = shlex.split(wishes.command or "")
+            return _entry("command", argv, {"prompt": _asked(truth), "answer": _read(truth)})
+        case "openai":
+            key = {} if wishes.key_env is None else {"key_env": wishes.key_env}
+            prompt = f"{_instruction(truth)}\n\n{_asked(truth)}"
+            model = {"model": wishes.model, "prompt": prompt, "parameters": {"temperature": 0}}
+            return _entry("openai", wishes.url, {**model, "answer": _read(truth), **key})
         case "http":
-            entry = {"adapter": "http", "endpoint": wishes.url, "version": wishes.version}
-            return f"construct: {json.dumps(entry)}"
-        case _:
-            return None
+            place = f"  endpoint: {json.dumps(wishes.url)}\n  version: "
+            return f"construct:\n  adapter: http\n{place}{json.dumps(wishes.version)}"
+        case function:
+            return f"construct: {function}"
+
+
+def _entry(adapter: str, place: object, settings: Mapping[str, object]) -> str:
+    """Return the lines of a construct without a wrapper, one for each setting: JSON is YAML."""
+    lines = (f"    {name}: {_json(value)}" for name, value in settings.items())
+    head = ("construct:", f"  adapter: {adapter}", f"  endpoint: {_json(place)}", "  settings:")
+    return "\n".join((*head, *lines))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _asked(truth: GroundTruth) -> str:
+    """Return the placeholder for what is asked: the only member of the input, or all of it."""
+    names = [*json.loads(truth.lines.partition(b"\n")[0])["input_data"]]
+    return f"{{{{{json_pointer(names[0])}}}}}" if len(names) == 1 else "{{}}"
+
+
+def _read(truth: GroundTruth) -> JsonObject:
+    """Return how an answer is read: a text as it is, anything else as JSON."""
+    if len(truth.answers) > 1:
+        return {"from": "json"}
+    (name,) = truth.answers
+    return {"from": "text" if isinstance(truth.frequent[name], str) else "json", "field": name}
+
+
+def _instruction(truth: GroundTruth) -> str:
+    if len(truth.answers) == 1:
+        return f"Give the {truth.answers[0]} of this input. Answer with nothing else."
+    return f"Answer with one JSON object that has the members {', '.join(truth.answers)}."
 
 
 def _write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[str]:

@@ -307,7 +307,10 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         try:
             super().__init__((host, port), handler)
         except (OSError, OverflowError) as error:
-            raise AddressError(f"expected to listen on {host} port {port}, got: {error}") from error
+            raise AddressError(
+                f"expected to listen on {host} port {port}, got: {error}; take another "
+                "one, or a free one with --port 0"
+            ) from error
 
     @property
     def url(self) -> str:

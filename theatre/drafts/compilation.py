@@ -180,6 +180,11 @@ def _subject(written: JsonValue) -> _Subject:
         guessed = read.construct_id if read is not None else entry["adapter"]
         if entry["adapter"] == "python" and read is not None:
             place = read.place
+    # A model or a tool is known by its name, and not by the host that serves it.
+    settings = entry.get("settings", {})
+    named = settings.get("tool", settings.get("model"))
+    if isinstance(named, str):
+        guessed = re.sub(r"[^A-Za-z0-9_-]+", "_", named).strip("_")[:64] or guessed
     return _Subject(
         construct_id=entry.get("id", guessed),
         adapter_type=entry["adapter"],

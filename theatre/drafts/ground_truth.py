@@ -62,7 +62,8 @@ def _unmeasured(
     for criterion, count in applies.items():
         if count:
             continue
-        params = view.scoring.criteria_scorers[criterion].params
+        scorer = view.scoring.criteria_scorers.get(criterion)
+        params = None if scorer is None else scorer.params
         path = params.get("expected", "expected_output") if isinstance(params, dict) else ""
         near = nearest(str(path), known)
         yield SchemaViolation(
@@ -78,7 +79,9 @@ def _texts_for_numbers(
 ) -> Iterator[SchemaViolation]:
     """Yield each criterion that compares numbers, and has a text for an expectation."""
     for criterion, (episode_id, text) in texts.items():
-        if view.scoring.criteria_scorers[criterion].scorer == _OF_NUMBERS:
+        # A template of 2.0.1 need not say which scorer.
+        scorer = view.scoring.criteria_scorers.get(criterion)
+        if scorer is not None and scorer.scorer == _OF_NUMBERS:
             yield SchemaViolation(
                 json_pointer("scoring", "criteria_scorers", criterion),
                 "expectation-is-text",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,16 +11,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from theatre.drafts.compilation import compile_draft, merge, nearest
-from theatre.drafts.errors import DraftError
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import TheatreError
 from theatre.engine.models import Scorer
-from theatre.engine.oracle_contract import DECLARED_ADAPTERS, pinned_version
 from theatre.engine.schema_registry import SchemaViolation, json_pointer
 from theatre.engine.templates import ProductTheatreTemplate, read_template
 from theatre.files.datasets import DatasetFile, DatasetRoots
-from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
-from theatre.oracles.endpoints import Construct, Endpoint, Places, construct_at, endpoints
+from theatre.oracles.construct_registry import RegisteredConstruct
+from theatre.oracles.endpoints import Endpoint, Places, construct_at, endpoints, version_at
 
 _UNKNOWN = "0" * 64
 """Stands where a hash could not be had, so that the other rules can be looked at."""
@@ -39,32 +37,28 @@ class PinnedDraft:
     problems: tuple[SchemaViolation, ...] = ()
 
 
-def pin_draft(
-    draft: JsonObject, *, scorers: Mapping[str, Scorer], places: Places, datasets: DatasetRoots
-) -> JsonObject:
-    """Return the template of a draft, with every hash and version as its files give them now.
-
-    Raises DraftError with everything that is wrong with the draft, its data and its constructs.
-    Whether the template breaks a rule is not looked at.
-    """
-    pinned = resolve_draft(draft, scorers=scorers, places=places, datasets=datasets)
-    if pinned.problems:
-        raise DraftError(pinned.problems)
-    return pinned.document
+FindTools = Callable[[Endpoint], Mapping[str, str]]
+"""Returns each tool that an MCP server lists, with its hash; raises TheatreError."""
 
 
 def resolve_draft(
-    draft: JsonObject, *, scorers: Mapping[str, Scorer], places: Places, datasets: DatasetRoots
+    draft: JsonObject,
+    *,
+    scorers: Mapping[str, Scorer],
+    places: Places,
+    datasets: DatasetRoots,
+    find_tools: FindTools,
 ) -> PinnedDraft:
     """Return the template of a draft with what could be had; DraftError as `compile_draft`.
 
-    A hash or a version that `template` states stays as stated: a run holds it against the files.
+    A hash or a version that the draft states stays as stated: a run holds it against the files.
+    `find_tools` is asked only for a server whose `tool_sha256` is not stated.
     """
-    document = compile_draft(draft, scorers)
+    problems: list[SchemaViolation] = []
+    document = _with_tools(compile_draft(draft, scorers), find_tools, problems)
     view = _product_view(document)
     if view is None:
         return PinnedDraft(document=document)
-    problems: list[SchemaViolation] = []
     hashes: JsonObject = {}
     for name, path in view.product_theatre_config.data_paths().items():
         if name and name not in view.dataset_hashes:
@@ -84,6 +78,45 @@ def _product_view(document: JsonObject) -> ProductTheatreTemplate | None:
     except ValidationError:
         return None
     return view if isinstance(view, ProductTheatreTemplate) else None
+
+
+def _with_tools(
+    document: JsonObject, find_tools: FindTools, problems: list[SchemaViolation]
+) -> JsonObject:
+    """Return a template with the hash of each tool of an MCP server, unless it states one."""
+    view = _product_view(document)
+    for endpoint in () if view is None else endpoints(view):
+        name = endpoint.settings.get("tool")
+        if (
+            endpoint.adapter_type != "mcp"
+            or "tool_sha256" in endpoint.settings
+            or not isinstance(name, str)
+        ):
+            continue
+        found: JsonObject = {
+            "adapter_settings": {"tool_sha256": _tool_hash(endpoint, name, find_tools, problems)}
+        }
+        if not endpoint.pointer.endswith("/adapter_endpoint"):
+            found = {"construct_endpoints": {endpoint.construct_id: found}}
+        document = merge(document, {"product_theatre_config": found})
+    return document
+
+
+def _tool_hash(
+    endpoint: Endpoint, name: str, find_tools: FindTools, problems: list[SchemaViolation]
+) -> str:
+    pointer = "/product_theatre_config/adapter_settings/tool"
+    try:
+        tools = find_tools(endpoint)
+    except TheatreError as error:
+        problems.append(SchemaViolation(endpoint.pointer, "construct-version", str(error)))
+        return _UNKNOWN
+    if name not in tools:
+        detail = f"expected a tool of {endpoint.place}, got {name!r:.80}"
+        near = nearest(name, [*tools]) or f": there are {', '.join(tools) or 'none'}"
+        problems.append(SchemaViolation(pointer, "construct-version", f"{detail}{near}"))
+        return _UNKNOWN
+    return tools[name]
 
 
 def _hash_of(
@@ -106,12 +139,12 @@ def _version_of(endpoint: Endpoint, places: Places, problems: list[SchemaViolati
         construct = construct_at(endpoint, places)
         if isinstance(construct, RegisteredConstruct) and endpoint.adapter_type == "python":
             problems += _callable_faults(pointer, endpoint.place, construct.folder)
-        version = _computed_version(endpoint, construct)
-        if version is not None:
-            return version
+        version = version_at(endpoint, construct)
     except TheatreError as error:
         problems.append(SchemaViolation(pointer, "construct-version", str(error)))
         return _UNKNOWN
+    if version is not None:
+        return version
     problems.append(
         SchemaViolation(
             pointer,
@@ -122,14 +155,6 @@ def _version_of(endpoint: Endpoint, places: Places, problems: list[SchemaViolati
         )
     )
     return _UNKNOWN
-
-
-def _computed_version(endpoint: Endpoint, construct: Construct) -> str | None:
-    """Return the version as its adapter will report it; None where only a service knows it."""
-    own = construct_version(construct) if isinstance(construct, RegisteredConstruct) else None
-    if endpoint.adapter_type not in DECLARED_ADAPTERS | {"command"}:
-        return own
-    return pinned_version(endpoint.adapter_type, own or endpoint.place, endpoint.settings)
 
 
 def _callable_faults(pointer: str, target: str, folder: Path) -> Iterator[SchemaViolation]:
@@ -198,11 +223,11 @@ def stale_versions(view: ProductTheatreTemplate, places: Places) -> list[SchemaV
         pointer = json_pointer("version_pins", "constructs", endpoint.construct_id)
         pinned = view.version_pins.constructs[endpoint.construct_id]
         try:
-            version = _computed_version(endpoint, construct_at(endpoint, places))
+            version = version_at(endpoint, construct_at(endpoint, places))
         except TheatreError as error:
             found.append(SchemaViolation(pointer, "construct-version", str(error)))
             continue
-        if version not in {None, pinned}:
+        if version not in (None, pinned):
             detail = (
                 f"expected the pinned version {pinned[:12]}… of {endpoint.construct_id}, got "
                 f"{str(version)[:12]}…: its files or settings changed; pin it again"

@@ -121,7 +121,7 @@ class FileTheatreStore:
             folder = self._root / str(UUID(theatre_id))
             if (folder / _TEMPLATE).is_file():
                 return folder
-        raise NotFoundError(f"The theatre was not found in {self._root}: {theatre_id[:80]}")
+        raise NotFoundError(f"The theatre was not found in {self._root}: {theatre_id[:300]}")
 
     def begun_with(self, beginning: str) -> str:
         """Return the one id that begins so, for a reader; else what was given.

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
@@ -127,6 +127,9 @@ class _Document(BaseModel):
 
 # A registered construct that runs elsewhere, behind a URL (`constructs.toml`).
 
+KEY_ORIGINS: Final = "ECHELON_KEY_ORIGINS"
+"""The variable in which the user says where keys may go (`theatre.oracles.key_origins`)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteConstruct:
@@ -140,6 +143,8 @@ class RemoteConstruct:
     url: str
     headers_env: Mapping[str, str] = field(default_factory=dict)
     author: str | None = None
+    is_own: bool = True
+    """Whether the user named these variables; else the template came with them."""
 
 
 DEFAULT_START_SECONDS = 10.0

@@ -20,15 +20,16 @@ from typing import Protocol, runtime_checkable
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.errors import ProgrammeError, TheatreError
-from theatre.engine.oracle_contract import OracleAdapter, weakest_isolation
+from theatre.engine.oracle_contract import OracleAdapter, pinned_version, weakest_isolation
 from theatre.engine.resolution import INVOCATION
 from theatre.engine.schema_registry import json_pointer
-from theatre.engine.templates import ProductTheatreTemplate
+from theatre.engine.templates import PLAIN_ADAPTERS, ProductTheatreTemplate
 from theatre.oracles.construct_files import PYTHON
 from theatre.oracles.construct_registry import (
     RegisteredConstruct,
     RemoteConstruct,
     construct_from_argv,
+    construct_version,
     program_of,
 )
 from theatre.oracles.errors import (
@@ -159,6 +160,19 @@ def construct_at(endpoint: Endpoint, places: Places) -> Construct:
                 f"expected an adapter_type of a construct for {construct_id}, got {other}: "
                 "only a real construct can be run"
             )
+
+
+def version_at(endpoint: Endpoint, construct: Construct) -> str | None:
+    """Return the version of a construct as far as it is known here, 64 hex digits.
+
+    None where only the service itself can say it. Reads the files of a program, and raises
+    ConstructFilesError as `construct_version`.
+    """
+    program = construct_version(construct) if isinstance(construct, RegisteredConstruct) else None
+    if endpoint.adapter_type in PLAIN_ADAPTERS:
+        place = program or endpoint.place
+        return pinned_version(endpoint.adapter_type, place, endpoint.settings)
+    return program
 
 
 # What a composition root asks of an adapter before the first call.

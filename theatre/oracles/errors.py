@@ -78,6 +78,12 @@ class RequestHeadersError(TheatreError):
     code = "request-headers-invalid"
 
 
+class KeyNotAllowedError(RequestHeadersError):
+    """A template names a variable and a place, and the user has not allowed this pair."""
+
+    code = "key-not-allowed"
+
+
 class ConstructTransportError(TheatreError):
     """A registered construct is reached in another way than the one asked for."""
 

@@ -29,6 +29,7 @@ from theatre.oracles.errors import (
     ConstructUnreachableError,
     OutboundRefusedError,
 )
+from theatre.oracles.key_origins import PROVIDERS_ONLY, KeyOrigins, headers_of
 from theatre.oracles.outbound_policy import (
     Lookup,
     OutboundPolicy,
@@ -254,17 +255,19 @@ def http_adapter_for(
     environment: Mapping[str, str],
     clock: Clock,
     monotonic: Callable[[], float],
+    keys: KeyOrigins = PROVIDERS_ONLY,
     form: WireForm = ENVELOPES,
 ) -> HTTPOracleAdapter:
     """Return the adapter that calls `construct`, its headers' values from `environment`.
 
-    Raises OutboundRefusedError for its URL and RequestHeadersError for its headers. That a
-    construct is registered does not allow its address: the operator's policy does.
+    Raises OutboundRefusedError for its URL, RequestHeadersError for its headers and
+    KeyNotAllowedError for headers that may not go there. That a construct is
+    registered does not allow its address: the operator's policy does.
     """
     return HTTPOracleAdapter(
         construct.url,
         policy=policy,
-        headers=RequestHeaders.from_environment(construct.headers_env, environment),
+        headers=headers_of(construct, environment, keys),
         clock=clock,
         monotonic=monotonic,
         form=form,

@@ -39,16 +39,24 @@ from theatre.engine.oracle_contract import (
     served_argv,
 )
 from theatre.engine.schema_registry import Quoted, phrase
+from theatre.oracles.child_process import ChildProcess, Reply
 from theatre.oracles.construct_registry import RegisteredConstruct, source_of
 from theatre.oracles.errors import (
     ConstructFilesError,
     ConstructRegistryError,
+    ConstructUnreachableError,
     HarnessChangedError,
     UnknownAnswerError,
     UnknownConstructError,
 )
-from theatre.oracles.limited_process import ProcessLimits
+from theatre.oracles.limited_process import ProcessLimits, describe_exit
 from theatre.oracles.local import LocalOracleAdapter
+from theatre.oracles.wire_forms import wait_within
+
+_NO_QUESTION = b"{}\n"
+"""The kit refuses it by itself: the callable is not called."""
+_IMPORT_SECONDS = 300.0
+"""Weights of a model are loaded in that time, too."""
 
 # `mock@1`: canned answers, for tests and rehearsals only (docs/contract/construct.md §2).
 
@@ -288,6 +296,7 @@ class PythonOracleAdapter(LocalOracleAdapter):
         self, construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
     ) -> None:
         """Take a construct from `construct_from_callable`."""
+        self._target = construct.argv[-1]
         super().__init__(
             source_of(construct).bind,
             limits=construct.limits,
@@ -300,6 +309,28 @@ class PythonOracleAdapter(LocalOracleAdapter):
     def pin(self) -> str:
         """Return `python@1`."""
         return "python@1"
+
+    async def _require_ready(self, process: ChildProcess) -> None:
+        """Wait until the kit serves the callable; ConstructUnreachableError where it cannot.
+
+        Else each call would find out anew, and fail. Nothing of a question is in what is sent, so
+        a construct that ends here has chosen that without having seen one.
+        """
+        outcome = await wait_within(process.exchange(_NO_QUESTION), seconds=_IMPORT_SECONDS)
+        if isinstance(outcome, Reply) and not outcome.ended:
+            return
+        ended = f"no answer within {_IMPORT_SECONDS:g} s"
+        if isinstance(outcome, Reply):
+            ended = "it closed its stdout"
+            if outcome.exit_code is not None:
+                ended = describe_exit(outcome.exit_code, self._limits)
+        await self._stop()
+        said = [line for line in self._take_complaints().splitlines() if line.strip()]
+        raise ConstructUnreachableError(
+            f"expected {self._target} to be imported where constructs run, got: {ended}"
+            f"{f'; it printed: {said[-1].strip()}' if said else ''}; nothing was asked yet: "
+            "correct it, or install what it imports, and run it again"
+        )
 
 
 def construct_from_callable(

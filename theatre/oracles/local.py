@@ -134,10 +134,13 @@ class LocalOracleAdapter(ProgramAdapter):
             self._refuse_if_closed()
             if self._process is None:
                 try:
-                    await self._start()
+                    await self._require_ready(await self._start())
                 except BaseException:
                     await self._stop()
                     raise
+
+    async def _require_ready(self, process: ChildProcess) -> None:
+        """Do nothing: what a program in any language does before its first call is not known."""
 
     async def aclose(self) -> None:
         """End the process with all that it started, and remove its folder."""
@@ -159,9 +162,13 @@ class LocalOracleAdapter(ProgramAdapter):
             self._keep_complaints()
         else:
             await self._stop()
+        return replace(attempt, stderr=self._take_complaints() or None)
+
+    def _take_complaints(self) -> str:
+        """Return what was printed on stderr since the last time, cut and cleaned."""
         remarks = "".join(self._remarks)
         self._remarks.clear()
-        return replace(attempt, stderr=clean_detail(remarks) or None)
+        return clean_detail(remarks)
 
     async def _exchange(self, request: OracleInvocationRequest) -> Reply | CallFailure:
         # ASCII, so that no line-reading library finds a line break inside the envelope.

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import anyio
 import httpx2
@@ -59,6 +59,7 @@ _LISTED = 8
 _MAX_PAGES = 100
 
 Streams = tuple[Any, Any]
+_T = TypeVar("_T")
 
 
 class ToolSettings(PlainSettings):
@@ -334,9 +335,13 @@ class ToolAdapter(PlainAdapter):
         tool is not the pinned one.
         """
         await self._way.connect()
+        await self._in_time(self._client())
+
+    async def _in_time(self, asking: Awaitable[_T]) -> _T:
+        """Return what a server answers before the first call; errors as `check_reachable`."""
         try:
             async with asyncio.timeout(_START_SECONDS):
-                await self._client()
+                return await asking
         except (PinMismatchError, ConstructUnreachableError):
             raise
         except Exception as error:
@@ -347,9 +352,17 @@ class ToolAdapter(PlainAdapter):
             ) from error
 
     async def tools(self) -> dict[str, str]:
-        """Return each tool that the server lists, and its hash: what `tool_sha256` pins."""
-        try:
+        """Return each tool that the server lists, and its hash: what `tool_sha256` pins.
+
+        Raises ConstructUnreachableError where there is no server.
+        """
+
+        async def listed() -> dict[str, str]:
             return await self._list(await self._opened())
+
+        await self._way.connect()
+        try:
+            return await self._in_time(listed())
         finally:
             await self._drop()
 

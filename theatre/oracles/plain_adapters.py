@@ -21,6 +21,7 @@ from theatre.oracles.construct_registry import (
 )
 from theatre.oracles.endpoints import Construct, Endpoint, ReachableAdapter
 from theatre.oracles.errors import ConstructTransportError, RequestHeadersError
+from theatre.oracles.key_origins import KeyOrigins, headers_of
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.plain_call import PlainSettings
 from theatre.oracles.wire_forms import RequestHeaders
@@ -39,6 +40,7 @@ class Surroundings:
     environment: Mapping[str, str]
     clock: Clock
     monotonic: Callable[[], float]
+    keys: KeyOrigins
 
 
 def make_plain_adapter(
@@ -47,8 +49,9 @@ def make_plain_adapter(
     """Return the adapter of an endpoint that is asked by its settings; the caller closes it.
 
     Raises ProgrammeError for settings that the adapter does not take, RequestHeadersError for a
-    key that is not there, ConstructTransportError for a construct that is reached in another way,
-    and what `OutboundPolicy` refuses.
+    key that is not there, KeyNotAllowedError for one that may not go to the construct's URL,
+    ConstructTransportError for a construct that is reached in another way, and what
+    `OutboundPolicy` refuses.
     """
     kind = endpoint.adapter_type
     times: Any = {"clock": around.clock, "monotonic": around.monotonic}
@@ -134,7 +137,8 @@ def _headers(
     """Return the headers of the registry or the command line, else the key that is named."""
     variable = endpoint.settings.get("key_env")
     if construct.headers_env or not isinstance(variable, str):
-        return RequestHeaders.from_environment(construct.headers_env, around.environment)
+        return headers_of(construct, around.environment, around.keys)
+    around.keys.require([variable], construct.url, endpoint.construct_id)
     key = around.environment.get(variable)
     if not key:
         raise RequestHeadersError(

@@ -220,6 +220,8 @@ BY_ERROR: dict[type[Exception], ProblemKind] = {
     engine.InvalidTemplateError: TEMPLATE_INVALID,
     engine.DatasetError: unprocessable("dataset-unavailable", "Dataset not usable"),
     engine.DatasetMismatchError: unprocessable("dataset-mismatch", "Dataset changed"),
+    # Not of the service, which records for no other program.
+    oracles.HarnessChangedError: unprocessable("dataset-mismatch", "Dataset changed"),
     engine.InvalidTransitionError: INVALID_TRANSITION,
     engine.StateConflictError: STATE_CONFLICT,
     engine.CommitmentError: unprocessable("commitment-refused", "Commitment not possible"),

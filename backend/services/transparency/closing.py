@@ -12,7 +12,7 @@ import asyncio
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.errors import LogUnavailableError
-from backend.jobs.announcements import ChangeListener
+from backend.jobs.announcements import ChangeListener, ChangeSignal
 from backend.repositories.certificate_views import store_certificate
 from backend.repositories.theatre_runs import StoredTheatre, lock_for_writing
 from backend.repositories.theatres import find_coin
@@ -64,6 +64,15 @@ async def log_commitment(
     StateConflictError where another worker holds the run, RunStoppedError where it is to stop,
     LogUnavailableError where no writer signs, and as `theatre_commitment`.
     """
+    # Before it is queued: no announcement is missed, and nobody looks before there is one.
+    with listener.subscribe(stored.id) as changes:
+        if await _queue(engine, stored, coin):
+            await changes.wait(_LOOK_SECONDS)
+        logged = await _until_logged(engine, changes, stored.id, monitor)
+    return run_nonce(logged.checkpoint)
+
+
+async def _queue(engine: AsyncEngine, stored: StoredTheatre, coin: Coin) -> bool:
     async with engine.begin() as connection:
         await lock_for_writing(connection, stored.id, epoch=stored.run_epoch)
         if await is_closed(connection, stored.id):
@@ -72,30 +81,28 @@ async def log_commitment(
                 f"expected a theatre whose commitment is open, got {stored.id}, whose end is in "
                 "the log already: commit its template again"
             )
-        await queue_commitment(connection, theatre_commitment(stored.value(), coin))
-    logged = await _until_logged(engine, listener, stored.id, monitor)
-    return run_nonce(logged.checkpoint)
+        return await queue_commitment(connection, theatre_commitment(stored.value(), coin))
 
 
 async def _until_logged(
-    engine: AsyncEngine, listener: ChangeListener, theatre_id: str, monitor: RunMonitor
+    engine: AsyncEngine, changes: ChangeSignal, theatre_id: str, monitor: RunMonitor
 ) -> LoggedRow:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _PATIENCE_SECONDS
-    with listener.subscribe(theatre_id) as changes:
-        while True:
-            async with engine.connect() as connection:
-                found = await find_commitment(connection, theatre_id)
-            if found is not None:
-                return found
-            if monitor.is_stopping():
-                raise RunStoppedError("expected the commitment in a checkpoint, got asked to stop")
-            if loop.time() > deadline:
-                raise LogUnavailableError(
-                    "expected the commitment in a checkpoint before the first call, got none: "
-                    "no writer of the log signs; its process says why"
-                )
-            await changes.wait(_LOOK_SECONDS)
+    looking = engine.execution_options(isolation_level="AUTOCOMMIT")
+    while True:
+        async with looking.connect() as connection:
+            found = await find_commitment(connection, theatre_id)
+        if found is not None:
+            return found
+        if monitor.is_stopping():
+            raise RunStoppedError("expected the commitment in a checkpoint, got asked to stop")
+        if loop.time() > deadline:
+            raise LogUnavailableError(
+                "expected the commitment in a checkpoint before the first call, got none: "
+                "no writer of the log signs; its process says why"
+            )
+        await changes.wait(_LOOK_SECONDS)
 
 
 async def close_uncertified(

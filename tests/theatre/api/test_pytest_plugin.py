@@ -57,6 +57,30 @@ def test_function(input_data):
 """
 
 
+NEIGHBOUR = """
+import pytest
+import neighbour
+
+@pytest.mark.echelon("template.json", {"right": 0.6})
+def test_function(input_data):
+    return neighbour.double(input_data)
+"""
+
+
+def test_a_test_file_that_needs_its_neighbour_is_refused_before_the_first_call(
+    pytester: pytest.Pytester, project: Path
+) -> None:
+    (project / "neighbour.py").write_text("from doubling import double\n", encoding="utf-8")
+    pytester.makepyfile(NEIGHBOUR)
+    ended = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    ended.assert_outcomes(failed=1)
+    shown = ended.stdout.str()
+    assert "construct-unreachable: construct" in shown
+    assert "ModuleNotFoundError: No module named 'neighbour'" in shown
+    assert "nothing was asked yet" in shown
+    assert not (project / "trust").exists()
+
+
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a template that names its own construct, and its module."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.theatre.cli.test_plain_theatres import MISTAKES as ADAPTERS_MISTAKES
 from tests.theatre.forked_echelon import forked
 
 CSV = "review,stars\nawful,1\nfine,3\ngreat,5\n"
@@ -138,6 +141,60 @@ def test_a_mistake_ends_in_one_message_with_cause_and_way_out(tmp_path: Path, mi
     for words in said:
         assert words in answer.stderr
     assert not (tmp_path / "home").exists()
+
+
+HIDDEN = "def load():\n    import nope_nope\n\nload()\n"
+"""A mistake that no text shows: the import fails where constructs run."""
+
+
+def test_an_import_that_crashes_there_ends_the_run_before_anything_is_asked(
+    tmp_path: Path,
+) -> None:
+    project(tmp_path, solution__py=f"{HIDDEN}{SOLUTION}")
+    home = tmp_path / "home"
+    refused = forked("run", home=home, cwd=tmp_path)
+    assert refused.code == 8, refused
+    assert refused.stderr.count("error (") == 2
+    for words in ("construct-unreachable", "No module named 'nope_nope'", "run it again"):
+        assert words in refused.stderr
+    # Nothing was asked, and nothing is in the log that would have to be closed.
+    assert "logged" not in refused.stderr
+    assert not [*home.rglob("episode_*")]
+    (tmp_path / "solution.py").write_text(SOLUTION, encoding="utf-8")
+    ended = forked("run", "--json", home=home, cwd=tmp_path)
+    report = json.loads(ended.stdout)
+    assert (ended.code, report["outcome"], report["scores"]) == (0, "certified", {"right_stars": 1})
+
+
+def test_a_port_that_is_taken_is_named_with_the_way_out(tmp_path: Path) -> None:
+    project(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = ("construct", "serve", "solution:answer", "--port", port)
+        refused = forked(*command, home=tmp_path / "home", cwd=tmp_path)
+    assert refused.code == 1
+    assert refused.stderr.startswith("error (address-unavailable): ")
+    for words in (f"port {port}", "--port 0"):
+        assert words in refused.stderr
+
+
+def test_the_ten_mistakes_are_in_the_docs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "drafts.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \| ([^|]+) \|", page, re.MULTILINE)
+    assert rows == [
+        "wrong path",
+        "wrong field",
+        "empty data",
+        "numbers as texts",
+        "an id twice",
+        "an import that crashes",
+        "port taken",
+        "no key",
+        "wrong key",
+        "no network",
+    ]
+    tested = {*MISTAKES, *ADAPTERS_MISTAKES, "port taken"}
+    assert tested.issuperset(rows)
 
 
 def test_a_pinned_template_that_is_outdated_fails_its_check_by_name(tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ FAILURES: Mapping[str, tuple[tuple[str, ...], int, str]] = {
     "unknown command": (("nonsense",), 2, "usage"),
     "unknown subcommand": (("theatre", "nonsense"), 2, "usage"),
     "unknown option": (("theatre", "show", NO_ID, "--nonsense"), 2, "usage"),
-    "no template": (("theatre", "validate"), 2, "usage"),
+    "no template": (("theatre", "validate"), 3, "not-found"),
     "no bundle named": (("check",), 2, "usage"),
     "one argument too many": (("theatre", "show", NO_ID, NO_ID), 2, "usage"),
     "batch of none": (("theatre", "run", NO_ID, "--batch-episodes", "0"), 2, "usage"),

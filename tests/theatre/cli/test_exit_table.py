@@ -34,8 +34,11 @@ MISSING = {
     "disclose": "disclose nope --episodes 1 --output x",
     "gate": "gate nope",
     "ingest": "ingest --repo nope --output x",
+    "import": "import jsonl nope --out x",
     "inspect": "inspect nope",
+    "pin": "pin nope",
     "reproduce": "reproduce nope",
+    "run": "run nope",
     "score": "score --data nope --output x",
     "theatre cancel": "theatre cancel nope",
     "theatre commit": "theatre commit nope",
@@ -48,6 +51,7 @@ MISSING = {
     "theatre show": "theatre show nope",
     "theatre validate": "theatre validate nope",
     "theatre watch": "theatre watch nope",
+    "validate": "validate nope",
     "trust policy": "trust policy nope",
     "verify": "verify --repo nope --construct construct:change_extractive",
 }
@@ -56,9 +60,18 @@ MISSING = {
 WITHOUT = {
     *("admin backup", "admin construct", "admin fsck", "admin recover", "admin restore"),
     *("completion", "construct list", "construct record", "construct serve", "debate sweep"),
-    *("demo", "key create", "key list", "key revoke", "key trust", "log export", "log fsck"),
-    *("log recover", "log show", "monitor", "openapi", "serve", "theatre list", "trust revoke"),
-    *("trust rotate", "trust show", "witness serve", "worker"),
+    *(
+        "demo",
+        "init",
+        "key create",
+        "key list",
+        "key revoke",
+        "key trust",
+        "log export",
+        "log fsck",
+    ),
+    *("log fsck", "log recover", "log show", "monitor", "openapi", "serve", "theatre list"),
+    *("trust revoke", "trust rotate", "trust show", "witness serve", "worker"),
 }
 """Commands that name nothing which must be there: they make it, serve it, or ask a service."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import theatre
 from tests.theatre.cli.doubler import EPISODES, write_theatre
 from tests.theatre.cli.plain_constructs import (
     DOUBLER,
@@ -23,8 +24,11 @@ from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import serving
 from tests.theatre.runs import checked
 from tests.theatre.test_isolated_runs import is_consistent
+from theatre import pytest_plugin
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.oracle_contract import pinned_version
+from theatre.oracles.errors import KeyNotAllowedError, OutboundPolicyError
+from theatre.oracles.key_origins import KeyOrigins
 
 MODEL: JsonObject = {
     "model": "small-1",
@@ -70,6 +74,96 @@ def certified(path: Path, more: dict[str, str] | None = None) -> tuple[Any, Any]
     bundle = Path(document["bundle_path"])
     is_consistent(bundle, path.parent)
     return document, json.loads((bundle / "certificate.json").read_bytes())
+
+
+def by_command(path: Path, more: dict[str, str]) -> str:
+    return run(path, more=more).stdout
+
+
+def by_function(path: Path, more: dict[str, str]) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in more.items():
+            patch.setenv(name, value)
+        with pytest.raises(theatre.TheatreError) as error:
+            theatre.run(path, store=path.parent / "store")
+        with pytest.raises(pytest.fail.Exception) as failure:
+            pytest_plugin._run(path, None, is_certified=False)  # noqa: SLF001 - as a marked test does
+    assert str(failure.value) == f"{error.value.code}: {error.value}"
+    return str(failure.value)
+
+
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - nothing binds it
+"""Another name of this machine, which no rule for loopback knows."""
+REGISTRY = """
+[constructs.doubler]
+url = "{url}"
+headers_env = {{Authorization = "STOLEN_TOKEN"}}
+"""
+
+
+@pytest.mark.parametrize("route", [by_command, by_function])
+@pytest.mark.parametrize("named", ["key_env", "headers_env"])
+def test_a_template_sends_no_key_to_a_place_that_the_user_did_not_allow(
+    tmp_path: Path, route: Callable[[Path, dict[str, str]], str], named: str
+) -> None:
+    with serving(openai_server()) as one:
+        place = f"http://{ANY_ADDRESS}:{one.port}"
+        if named == "key_env":
+            path = write(tmp_path, "openai", f"{place}/v1", {**MODEL, "key_env": "MY_API_KEY"})
+        else:
+            (tmp_path / "constructs.toml").write_text(REGISTRY.format(url=place), "utf-8")
+            path = write_theatre(tmp_path, adapter_type="http", endpoint="construct:doubler")
+        more = {"MY_API_KEY": KEY, "STOLEN_TOKEN": KEY, "ECHELON_OUTBOUND_ALLOW": ANY_ADDRESS}
+        variable = "MY_API_KEY" if named == "key_env" else "STOLEN_TOKEN"
+        other = f"{variable}=http://{ANY_ADDRESS}:9,X={place},{variable}=https{place[4:]}"
+        said = route(path, {**more, "ECHELON_KEY_ORIGINS": other})
+        assert one.connections == 0
+    assert "key-not-allowed" in said
+    assert f"export ECHELON_KEY_ORIGINS={variable}={place} and run again" in said
+    assert KEY not in said
+
+
+def test_a_key_goes_where_the_user_allows_it(tmp_path: Path) -> None:
+    with serving(openai_server()) as one:
+        place = f"http://{ANY_ADDRESS}:{one.port}"
+        more = {
+            "ECHELON_OUTBOUND_ALLOW": ANY_ADDRESS,
+            "ECHELON_KEY_ORIGINS": f"A_KEY=https://host, TEST_API_KEY={place}",
+        }
+        certified(write(tmp_path, "openai", f"{place}/v1", MODEL), more=more)
+        assert one.received[-1].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_keys_have_origins_not_prefixes() -> None:
+    keys = KeyOrigins.parse(["MY_API_KEY=https://Model.example:443/", "MY_API_KEY=http://[::2]:8"])
+    for variable, url in (
+        ("MY_API_KEY", "https://model.example/v1"),
+        ("MY_API_KEY", "http://[::2]:8/v1"),
+        ("OPENAI_API_KEY", "https://api.openai.com/v1"),
+        ("ANTHROPIC_API_KEY", "https://api.anthropic.com"),
+        ("ANY", "http://127.3.2.1:8000/v1"),
+        ("ANY", "http://[::1]:1"),
+        ("ANY", "http://localhost:1"),
+    ):
+        keys.require([variable], url, "doubler")
+    for variable, url in (
+        ("MY_API_KEY", "http://model.example/v1"),
+        ("MY_API_KEY", "https://model.example:8443"),
+        ("MY_API_KEY", "https://model.example.evil/"),
+        ("MY_API_KEY", "https://model.example@evil/"),
+        ("OPENAI_API_KEY", "http://api.openai.com/v1"),
+        ("OPENAI_API_KEY", "https://api.anthropic.com"),
+        ("OPENAI_API_KEY", "https://api.openai.com\\@evil/"),
+        ("ANY", "http://127.0.0.1.evil/"),
+        ("ANY", "http://localhost.evil/"),
+        ("ANY", "no url"),
+    ):
+        with pytest.raises(KeyNotAllowedError):
+            keys.require([variable], url, "doubler")
+    for entry in ("MY_API_KEY", f"MY_API_KEY={KEY}", "A B=https://host", "A=https://host/v1"):
+        with pytest.raises(OutboundPolicyError) as error:
+            KeyOrigins.parse([entry])
+        assert KEY not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +307,8 @@ def test_a_mistake_of_a_beginner_ends_in_one_message(
         path = write(tmp_path, "openai", f"http://{host}/v1", settings)
         allowed = wrong.get("allow", "127.0.0.0/8,model.invalid")
         key = wrong.get("key", KEY)
-        ended = run(path, more={"ECHELON_OUTBOUND_ALLOW": allowed, "TEST_API_KEY": key})
+        more = {"ECHELON_OUTBOUND_ALLOW": allowed, "TEST_API_KEY": key}
+        ended = run(path, more={**more, "ECHELON_KEY_ORIGINS": f"TEST_API_KEY=http://{host}"})
     error = json.loads(ended.stdout)["error"]
     assert (ended.code, error["code"]) == (code, name), error
     assert says in error["message"]

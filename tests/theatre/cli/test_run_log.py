@@ -7,7 +7,7 @@ import shutil
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from tests.theatre.cli.doubler import write_module, write_theatre
 from tests.theatre.echelon_process import Answer, environment
 from tests.theatre.forked_echelon import forked
+from theatre.api import run_log, theatre_run
 from theatre.api.commitments import commit_template
 from theatre.api.issuer_log import append_entries, issuer_home, read_record
 from theatre.api.run_log import close_commitment, log_commitment, sweep
@@ -316,6 +317,35 @@ def test_whatever_ends_a_theatre_closes_its_commitment(
     # Once: there is nothing left to close.
     asyncio.run(close_commitment(place.store.view(theatre_id)))
     assert place.size == 2
+
+
+def test_a_result_that_comes_past_its_day_is_void_and_no_certificate(
+    runnable: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theatre_id = runnable.commit()
+    recorded = runnable.store.folder(theatre_id) / EPISODES
+
+    def clock() -> datetime:
+        is_called = recorded.exists() and recorded.stat().st_size > 0
+        return utc_now() + timedelta(days=31 if is_called else 29)
+
+    monkeypatch.setattr(theatre_run, "utc_now", clock)
+    monkeypatch.setenv("ECHELON_HOME", str(runnable.folder / "home"))
+    CliRunner().invoke(cli, ["theatre", "run", theatre_id])
+    ended = runnable.store.view(theatre_id).resolution or {}
+    assert (ended["outcome"], ended["outcome_reason"]) == ("void", "not-closed-in-time")
+    assert runnable.commitment(theatre_id).void_reason == "abandoned"
+    assert not runnable.bundle(theatre_id).exists()
+
+
+def test_a_certificate_that_was_not_logged_in_time_is_none(
+    unsigned: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (theatre_id,) = unsigned.store.theatre_ids()
+    monkeypatch.setattr(run_log, "utc_now", lambda: utc_now() + timedelta(days=31))
+    asyncio.run(sweep(at=utc_now()))
+    assert unsigned.commitment(theatre_id).void_reason == "abandoned"
+    assert not (unsigned.bundle(theatre_id) / "proofs").exists()
 
 
 def test_a_theatre_that_never_began_is_not_in_the_log(place: Place) -> None:

@@ -352,5 +352,5 @@ def test_a_port_that_does_not_exist_is_an_error(echo: Path) -> None:
     assert ended.returncode == 1
     assert ended.stderr == (
         "error (address-unavailable): expected to listen on 127.0.0.1 port 70000, "
-        "got: bind(): port must be 0-65535.\n"
+        "got: bind(): port must be 0-65535.; take another one, or a free one with --port 0\n"
     )

@@ -27,6 +27,7 @@ from theatre.oracles.construct_registry import RemoteConstruct, construct_from_a
 from theatre.oracles.endpoints import Endpoint
 from theatre.oracles.errors import ConstructUnreachableError, OutboundRefusedError
 from theatre.oracles.guarded_client import GuardedTransport
+from theatre.oracles.key_origins import PROVIDERS_ONLY
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.plain_adapters import Surroundings, make_plain_adapter
 from theatre.oracles.plain_call import AnswerForm, PromptError, fill, fill_text
@@ -38,6 +39,7 @@ AROUND = Surroundings(
     environment={"TEST_API_KEY": KEY},
     clock=lambda: datetime.now(UTC),
     monotonic=time.monotonic,
+    keys=PROVIDERS_ONLY,
 )
 IMAGE = "registry.example/twice@sha256:" + "0" * 64
 

@@ -25,6 +25,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
 from theatre.scorers import (
     ScorerRegistrationError,
+    exact_match,
     load_scorers,
     registered_scorers,
 )
@@ -244,3 +245,19 @@ def test_the_check_has_a_list_of_its_own_of_what_scorers_rest_on() -> None:
     }
     without = {name for name, scorer in SHIPPED.items() if not scorer.needs_expectation}
     assert without == WITHOUT_TRUTH
+
+
+def test_a_plug_in_on_a_path_that_came_later_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = load_scorers()
+    metadata = tmp_path / "late-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: late\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[echelon.scorers]\nlate = late_scorer:SCORER\n")
+    source = Path(exact_match.__file__).read_text().replace('"exact_match"', '"late"')
+    (tmp_path / "late_scorer.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert set(load_scorers()) == {*before, "late"}
+    monkeypatch.undo()
+    assert load_scorers() == before

@@ -948,6 +948,19 @@ def recorded_types(template: Document) -> set[str]:
     return {"imported", "harness"} & {config["adapter_type"], *own}
 
 
+def adapter_type_of(template: Document, construct: str) -> str:
+    """Return the adapter type that a template commits for a construct."""
+    config: Document = template["product_theatre_config"]
+    own = (config.get("construct_endpoints") or {}).get(construct, config)
+    return str(own["adapter_type"])
+
+
+def is_of_type(adapter: object, adapter_type: str) -> bool:
+    """Return whether an adapter, `name@version`, is one of a type: http has `plain_http` too."""
+    name = str(adapter).partition("@")[0]
+    return name == adapter_type or (name, adapter_type) == ("plain_http", "http")
+
+
 def is_isolation(value: object) -> TypeGuard[Document]:
     """Return whether a value says what was closed to a construct when that was tried."""
     if not isinstance(value, dict) or value.keys() != NOTHING_CLOSED.keys():

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from theatre.engine.bundle_check.arithmetic import DECLARED, is_usage
+from theatre.engine.bundle_check.arithmetic import DECLARED, is_of_type, is_usage
 from theatre.engine.bundle_check.batches import STATUSES, is_mock
 from theatre.engine.bundle_check.plan import CommittedHop, CommittedPlan
 from theatre.engine.bundle_check.report import (
@@ -64,12 +64,17 @@ class CallPlace:
     turn: int = 0
 
 
-def require_adapter(plan: CommittedPlan, adapter: JsonValue | Nothing) -> None:
+def require_adapter(plan: CommittedPlan, hop: CommittedHop, adapter: JsonValue | Nothing) -> None:
     """Raise DefectError for an adapter that was not committed, or reaches no real construct."""
     if plan.adapter_version is not None:
         require_same("the committed adapter_version", plan.adapter_version, adapter)
     if isinstance(adapter, Nothing) or is_mock(adapter):
         raise DefectError("an adapter that reaches a real construct", render(adapter))
+    # What a template calls http is capped as http is: an import must not pass for it.
+    if not is_of_type(adapter, hop.adapter_type):
+        raise DefectError(
+            f"an adapter of the committed adapter_type {hop.adapter_type}", render(adapter)
+        )
 
 
 class Drawn(Protocol):
@@ -123,7 +128,7 @@ class CallChecker:
         named = at(self._adapters, hop.construct_id)
         # One construct for the whole run: another adapter may lead to another program.
         require_same("the adapter that the trail names", named, adapter)
-        require_adapter(self._plan, adapter)
+        require_adapter(self._plan, hop, adapter)
         name = str(adapter).partition("@")[0]
         sources = ("declared",) if name in DECLARED else ("computed", "claimed")
         if known["version_source"] not in sources:

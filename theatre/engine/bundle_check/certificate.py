@@ -315,7 +315,7 @@ def _adapters(
         named = trail.detail("activated", "adapters", hop.construct_id)
         seen = calls.adapters.get(hop.construct_id, named)
         try:
-            require_adapter(plan, seen)
+            require_adapter(plan, hop, seen)
         except DefectError as defect:
             ledger.wrong(CheckId.AUDIT_CHAIN, f"activated with {defect.expected}", defect.actual)
         adapters[hop.construct_id] = None if isinstance(seen, Nothing) else seen

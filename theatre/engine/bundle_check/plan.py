@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias, cast
 
-from theatre.engine.bundle_check.arithmetic import COMPOSITE, exact, undeclared
+from theatre.engine.bundle_check.arithmetic import COMPOSITE, adapter_type_of, exact, undeclared
 from theatre.engine.bundle_check.report import DefectError, render
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.models import SINGLE_CALL, EpisodeRunner
@@ -53,6 +53,7 @@ class CommittedHop:
 
     construct_id: str
     version: str
+    adapter_type: str
     timeout_seconds: float
     output_spec: JsonObject
 
@@ -85,6 +86,7 @@ def committed_hops(document: JsonObject, *, timeout_seconds: float) -> tuple[Com
         CommittedHop(
             construct_id=construct,
             version=pins[construct],
+            adapter_type=adapter_type_of(document, construct),
             timeout_seconds=cast("float", step.get("timeout_seconds", timeout_seconds)),
             output_spec=cast("JsonObject", step.get("output_spec", {}))
             if len(steps) > 1 or hop == last

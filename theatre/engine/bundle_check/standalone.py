@@ -28,9 +28,11 @@ from theatre.engine.bundle_check.arithmetic import (
     STATES,
     UNSUMMED,
     Document,
+    adapter_type_of,
     exact,
     identity,
     is_isolation,
+    is_of_type,
     kinds_of,
     normalised,
     parsed_time,
@@ -362,8 +364,9 @@ def problems_of_activation(evidence: Evidence) -> Problems:
     if not all(isinstance(one, str) for one in texts):
         yield "activated: expected texts"
     pin = evidence.template["version_pins"].get("adapter_version")
-    for adapter in activated["adapters"].values():
-        if pin not in {None, adapter} or adapter.partition("@")[0] == "mock":
+    for name, adapter in activated["adapters"].items():
+        kind = adapter_type_of(evidence.template, name)
+        if pin not in {None, adapter} or kind == "mock" or not is_of_type(adapter, kind):
             yield "activated/adapters: one that was not committed, or reaches no construct"
 
 

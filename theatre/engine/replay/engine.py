@@ -56,7 +56,7 @@ from theatre.engine.resolution import ProgrammeStatus
 from theatre.engine.scoring import TheatreScoringProvider, committed_ratings
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
-from theatre.engine.theatre import Theatre
+from theatre.engine.theatre import OVERDUE, Theatre
 
 
 class ReplayEngine:
@@ -124,7 +124,8 @@ class ReplayEngine:
         failed where its coin is lost, where a dataset changed in the middle, where what is recorded
         is not what the audit trail names, and where the check refuses the bundle. RunStoppedError
         where the context said that the run is to stop before it was settled; what was called
-        is recorded. InvalidTransitionError for a theatre that is overdue.
+        is recorded. It is void, without a certificate, where that comes past its `close_by`.
+        InvalidTransitionError for a theatre that is overdue before its first call.
         """
         try:
             settled = await self._recover() or await self._run_to_bundle()
@@ -273,6 +274,11 @@ class ReplayEngine:
         return refused
 
     async def _resolve(self, run: SealedRun) -> None:
+        if run.certificate is not None and self._theatre.is_open_too_long(self._clock()):
+            # Who could wait with a result until its day is over would choose which ones to show.
+            await run_in_thread(self._set_aside)
+            await self._end_without_certificate({**OVERDUE})
+            return
         if run.sealed_event is not None and not run.already_noted:
             await self._journal.note(run.sealed_event)
         if run.certificate is not None:

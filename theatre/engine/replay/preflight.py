@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from theatre.engine.bundle_check.arithmetic import is_of_type
 from theatre.engine.canonical_json import DEFAULT_MAX_BYTES, JsonObject
 from theatre.engine.errors import (
     IsolationLostError,
@@ -218,6 +219,7 @@ def check_adapters(
     with both versions, for an adapter or a construct that is not the committed one. In a rehearsal
     canned answers may stand in for any of them.
     """
+    config = template.product_theatre_config
     for hop in template.hops:
         construct_id = hop.construct_id
         adapter = adapters[construct_id]
@@ -226,6 +228,12 @@ def check_adapters(
         elif isinstance(adapter, RehearsalAdapter):
             # It stands in for whatever is pinned; its own pin is in every record.
             continue
+        own = config.construct_endpoints.get(construct_id, config)
+        if not is_of_type(adapter.pin, own.adapter_type):
+            raise PinMismatchError(
+                f"adapter of {construct_id}: expected the committed type {own.adapter_type}, "
+                f"got {adapter.pin}"
+            )
         _check_pin(f"adapter of {construct_id}", template.version_pins.adapter_version, adapter.pin)
         place = f" (hop {hop.number})" if len(template.hops) > 1 else ""
         what = f"construct {construct_id}{place}"

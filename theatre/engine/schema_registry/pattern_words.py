@@ -43,6 +43,13 @@ WORDS: Mapping[str, str] = MappingProxyType(
         r"^(?:F:[0-9]{1,4}|[A-Za-z_][A-Za-z0-9_.:\-]{0,79})$": (
             "F: and a number, or a name of at most 80 letters, digits and the signs _ . : -"
         ),
+        "^[a-z0-9][a-z0-9._-]{0,63}@[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$": (
+            "a program, @ and its version, for example inspect_ai@0.3.285"
+        ),
+        "^[A-Z][A-Z0-9_]{0,60}_API_KEY$": (
+            "the name of an environment variable that ends in _API_KEY, for example OPENAI_API_KEY"
+        ),
+        "^(/([^~/]|~[01])*)*$": "a JSON Pointer, for example /choices/0/text",
         "^[a-z-]+/[0-9]+$": "a name, a slash and a number",
         "^f_[0-9]{2}$": "f_ and two digits, for example f_01",
         "^ground_truth/dataset[.]jsonl#[1-9][0-9]*$": (

@@ -1,0 +1,148 @@
+"""`echelon init`: by flags and by questions, for each kind of construct."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from theatre.api.draft_files import pin_file
+from theatre.api.template_files import read_written
+from theatre.api.workspace import Workspace
+from theatre.cli.init_command import init
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.schema_registry import resource_root
+
+ROWS = "\n".join(f"word {number},{'odd' if number % 2 else 'even'}" for number in range(100))
+URL = "http://127.0.0.1:9/v1"
+
+
+class Terminal(io.BytesIO):
+    """What a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "mine.csv").write_text(f"text,parity\n{ROWS}\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ECHELON_OUTBOUND_ALLOW", "127.0.0.0/8")
+    return tmp_path
+
+
+def start(*options: str, typed: str | None = None) -> Result:
+    asked = None if typed is None else Terminal(typed.encode())
+    return CliRunner().invoke(init, ["Word parity 2", *options], input=asked)
+
+
+def pinned(project: Path) -> Any:  # noqa: ANN401  # any JSON
+    """Return the template of a new project, which breaks no rule."""
+    path = project / "echelon.yaml"
+    return pin_file(path, Workspace.from_environment(), read_written(path).document)
+
+
+def construct_of(template: Any) -> tuple[Any, ...]:  # noqa: ANN401  # any JSON
+    config = template["product_theatre_config"]
+    names = ("adapter_type", "adapter_endpoint", "adapter_settings")
+    return tuple(config.get(name) for name in names)
+
+
+SAID: JsonObject = {"from": "text", "field": "parity"}
+PROGRAM = {"prompt": "{{/text}}", "answer": SAID}
+MODEL = {
+    "model": "small-1",
+    "prompt": "Give the parity of this input. Answer with nothing else.\n\n{{/text}}",
+    "parameters": {"temperature": 0},
+    "answer": SAID,
+}
+HTTP = ("--construct", "http", "--url", "http://127.0.0.1:9/", "--version", "1234567")
+KINDS: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
+    "python": ((), ("python", "solution:answer", None)),
+    "a function": (("--construct", "own:answer"), ("python", "own:answer", None)),
+    "node": (("--construct", "node"), ("local", '["node", "solution.mjs"]', None)),
+    "http": (HTTP, ("http", "http://127.0.0.1:9/", None)),
+    "command": (
+        ("--construct", "command", "--command", "sh answer.sh"),
+        ("command", '["sh", "answer.sh"]', PROGRAM),
+    ),
+    "openai": (
+        ("--construct", "openai", "--url", URL, "--model", "small-1"),
+        ("openai", URL, MODEL),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_construct_can_be_committed_at_once(folder: Path, kind: str) -> None:
+    options, construct = KINDS[kind]
+    started = start("--yes", "--data", "mine.csv", "--answer", "parity", *options)
+    assert started.exit_code == 0, started.output
+    project = folder / "Word parity 2"
+    (project / "answer.sh").write_text("echo even\n", encoding="utf-8")
+    (project / "own.py").write_text("def answer(asked):\n    return {}\n", encoding="utf-8")
+    template = pinned(project)
+    assert construct_of(template) == construct
+    assert template["theatre_id"] == "product_word_parity_v1"
+    assert template["criteria"]["criteria_ids"] == ["right_parity"]
+    assert len((project / "ground_truth.jsonl").read_bytes().splitlines()) == 100
+    assert len((project / "echelon.yaml").read_text(encoding="utf-8").splitlines()) <= 15
+
+
+ANSWERS = {
+    "own:answer": ("classification", "mine.csv", "parity", "own:answer"),
+    "command": ("classification", "mine.csv", "parity", "command", "sh answer.sh"),
+    "http": ("classification", "mine.csv", "parity", "http", "http://127.0.0.1:9/", "1234567"),
+    "openai": ("classification", "mine.csv", "parity", "openai", URL, "small-1"),
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_on_a_terminal_it_asks_for_what_is_not_said(folder: Path, kind: str) -> None:
+    asked = start(typed="\n".join([*ANSWERS[kind], ""]))
+    assert asked.exit_code == 0, asked.output
+    written = (folder / "Word parity 2" / "echelon.yaml").read_bytes()
+    options, _ = KINDS["a function" if ":" in kind else kind]
+    by_flags = start("--yes", "--force", "--data", "mine.csv", "--answer", "parity", *options)
+    assert by_flags.exit_code == 0, by_flags.output
+    assert (folder / "Word parity 2" / "echelon.yaml").read_bytes() == written
+
+
+def test_a_folder_of_files_is_asked_file_by_file(folder: Path) -> None:
+    for label in ("even", "odd"):
+        (folder / "texts" / label).mkdir(parents=True)
+        (folder / "texts" / label / "one.txt").write_text(f"{label} words", encoding="utf-8")
+    started = start("--yes", "--data", "texts", *KINDS["command"][0])
+    assert started.exit_code == 0, started.output
+    project = folder / "Word parity 2"
+    (project / "answer.sh").write_text("echo even\n", encoding="utf-8")
+    assert construct_of(pinned(project))[2]["answer"] == {"from": "text", "field": "label"}
+    rows = (project / "ground_truth.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(rows[0]) == {
+        "episode_id": "even/one.txt",
+        "input_data": {"text": "even words"},
+        "expected_output": {"label": "even"},
+    }
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_a_kind_needs_is_named() -> None:
+    refused = start("--yes", "--construct", "openai", "--url", URL)
+    assert refused.exit_code == 2
+    assert "expected --model with --construct openai, got none" in refused.output
+    assert "did you mean command?" in start("--yes", "--construct", "comand").output
+
+
+def test_there_is_one_job_for_ci(folder: Path) -> None:
+    assert start("--yes").exit_code == 0
+    job = (folder / "Word parity 2" / ".github" / "workflows" / "echelon.yml").read_text("utf-8")
+    docs = resource_root() / "docs"
+    assert job == (docs / "echelon-ci.yml").read_text("utf-8")
+    assert f"```yaml\n{job}```" in (docs / "ci.md").read_text("utf-8")
+    assert yaml.safe_load(job)["jobs"].keys() == {"echelon"}

@@ -1,0 +1,115 @@
+"""Drafts of constructs without a wrapper: pinned, validated and run without a pasted hash."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.theatre.cli.plain_constructs import DOUBLER, TOOL_SERVER
+from tests.theatre.forked_echelon import forked
+from theatre.engine.canonical_json import JsonObject
+
+IMAGE = f"registry.example/twice@sha256:{'9f' * 32}"
+URL = "http://127.0.0.1:9/v1"
+PROMPT: JsonObject = {
+    "model": "small-1",
+    "prompt": "Double {{/number}}.",
+    "answer": {"from": "json"},
+}
+COMMAND: JsonObject = {
+    "prompt": "{{/number}}",
+    "answer": {"from": "json", "pointer": "/twice", "field": "result"},
+}
+CONSTRUCTS: dict[str, JsonObject] = {
+    "openai": {"adapter": "openai", "endpoint": URL, "settings": PROMPT},
+    "anthropic": {
+        "adapter": "anthropic",
+        "endpoint": "http://127.0.0.1:9",
+        "settings": {**PROMPT, "parameters": {"max_tokens": 32}},
+    },
+    "command": {
+        "adapter": "command",
+        "endpoint": ["{python}", "twice.py"],
+        "settings": COMMAND,
+    },
+    "container": {"adapter": "container", "endpoint": IMAGE, "settings": COMMAND},
+    "mcp": {
+        "adapter": "mcp",
+        "endpoint": ["{python}", "tool_server.py"],
+        "settings": {"tool": "double"},
+    },
+}
+
+
+def echelon(folder: Path, *arguments: str) -> Any:  # noqa: ANN401  # any JSON
+    more = {"ECHELON_OUTBOUND_ALLOW": "127.0.0.0/8"}
+    ended = forked(*arguments, "--json", home=folder / "home", cwd=folder, more=more)
+    assert ended.code == 0, ended.stderr + ended.stdout
+    return json.loads(ended.stdout)
+
+
+def project(folder: Path, construct: JsonObject) -> None:
+    draft = {"construct": construct, "data": "numbers.jsonl", "answer": "result"}
+    (folder / "echelon.yaml").write_text(json.dumps(draft), encoding="utf-8")
+    rows = (
+        {
+            "episode_id": f"e{number}",
+            "input_data": {"number": number},
+            "expected_output": {"result": 2 * number},
+        }
+        for number in range(3)
+    )
+    (folder / "numbers.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
+    (folder / "twice.py").write_text(DOUBLER, encoding="utf-8")
+    (folder / "tool_server.py").write_text(TOOL_SERVER, encoding="utf-8")
+
+
+def pinned(folder: Path, construct: JsonObject) -> Any:  # noqa: ANN401  # any JSON
+    """Pin, validate, and return the template."""
+    project(folder, construct)
+    echelon(folder, "pin")
+    assert echelon(folder, "validate")["valid"]
+    return json.loads((folder / "echelon.template.json").read_bytes())
+
+
+@pytest.mark.parametrize("kind", CONSTRUCTS)
+def test_a_draft_pins_what_is_asked_and_its_twin_has_another_version(
+    tmp_path: Path, kind: str
+) -> None:
+    construct: Any = CONSTRUCTS[kind]
+    (version,) = pinned(tmp_path, construct)["version_pins"]["constructs"].values()
+    other = {"arguments": {"number": 7}} if kind == "mcp" else {"prompt": "{{/number}}!"}
+    twin = {**construct, "settings": {**construct["settings"], **other}}
+    (another,) = pinned(tmp_path, twin)["version_pins"]["constructs"].values()
+    assert len(version) == 64
+    assert version != another
+
+
+def test_a_command_of_a_draft_runs(tmp_path: Path) -> None:
+    project(tmp_path, CONSTRUCTS["command"])
+    report = echelon(tmp_path, "run")
+    assert (report["outcome"], report["scores"]) == ("certified", {"right_result": 1})
+
+
+def test_a_tool_is_looked_up_when_it_is_pinned(tmp_path: Path) -> None:
+    config = pinned(tmp_path, CONSTRUCTS["mcp"])["product_theatre_config"]
+    assert len(config["adapter_settings"]["tool_sha256"]) == 64
+    # Another word for the same tool is another one to a model, and so to the pin.
+    changed = TOOL_SERVER.replace("Return twice", "Return exactly twice")
+    (tmp_path / "tool_server.py").write_text(changed, encoding="utf-8")
+    echelon(tmp_path, "pin")
+    again = json.loads((tmp_path / "echelon.template.json").read_bytes())
+    hashes = again["product_theatre_config"]["adapter_settings"]
+    assert hashes["tool_sha256"] != config["adapter_settings"]["tool_sha256"]
+
+
+def test_a_tool_that_the_server_has_not_is_named_with_the_nearest(tmp_path: Path) -> None:
+    project(tmp_path, {**CONSTRUCTS["mcp"], "settings": {"tool": "duoble"}})
+    ended = forked("pin", home=tmp_path / "home", cwd=tmp_path)
+    assert ended.code == 5
+    assert "did you mean double?" in ended.stderr
