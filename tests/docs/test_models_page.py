@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tests.models import DATASET, FOLDER, dataset, prompt, table
 from tests.sealed_evidence import MODELS, ROOT, sealed_document, unpacked
 from theatre.api.checks import check_folder
-from theatre.cli import main
+from theatre.cli import cli
 from theatre.engine.canonical_json import sha256_hex
 
 PAGE = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
@@ -48,5 +48,5 @@ def test_the_dataset_and_the_prompt_are_what_the_history_gives() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_draft_is_pinned_without_a_hash_that_a_person_typed(name: str) -> None:
     draft = FOLDER / f"{name.removeprefix('models_')}.yaml"
-    ended = CliRunner().invoke(main, ["pin", "--check", str(draft)])
+    ended = CliRunner().invoke(cli, ["pin", "--check", str(draft)])
     assert ended.exit_code == 0, ended.output
