@@ -59,6 +59,7 @@ TABLE = {
         "ExpertiseError",
         "HumanScoreRefusedError",
         "InvalidTemplateError",
+        "KeyNotAllowedError",
         "NoRecordError",
         "NoVerificationError",
         "NotComparableError",

@@ -205,7 +205,7 @@ def test_an_unknown_or_malformed_id_is_not_found(tmp_path: Path, theatre_id: str
     with pytest.raises(NotFoundError) as caught:
         questions[ask]()
     assert str(caught.value) == (
-        f"The theatre was not found in {tmp_path / 'theatres'}: {theatre_id[:80]}"
+        f"The theatre was not found in {tmp_path / 'theatres'}: {theatre_id[:300]}"
     )
 
 

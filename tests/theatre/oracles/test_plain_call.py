@@ -166,11 +166,13 @@ def test_a_request_for_another_version_is_not_sent(request_for: RequestFor) -> N
 
 
 def test_an_address_that_is_not_allowed_is_not_connected(request_for: RequestFor) -> None:
+    # Without a key, which would have been refused before.
+    model = {name: value for name, value in MODEL.items() if name != "key_env"}
     with pytest.raises(OutboundRefusedError):
-        asked("openai", "http://169.254.169.254/v1", MODEL, request_for)
+        asked("openai", "http://169.254.169.254/v1", model, request_for)
     with serving(openai_server()) as one:
         # The name is judged by what it resolves to, when it is connected.
-        attempt = asked("openai", f"http://localhost.invalid:{one.port}/v1", MODEL, request_for)
+        attempt = asked("openai", f"http://localhost.invalid:{one.port}/v1", model, request_for)
     assert attempt.reason == "unreachable"
     assert one.received == []
 
