@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from theatre.engine.scoring.arithmetic import wilson_interval
 from theatre.engine.scoring.differences import Tally, mean_difference, share_of_pairs
 
+# The differences that it publishes are the engine's.
+pytestmark = pytest.mark.traced
+
 
 def alone(hits: int, pairs: int) -> dict[str, Tally]:
     return {str(number): Tally(int(number < hits), 1) for number in range(pairs)}

@@ -14,6 +14,9 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring.differences import auroc, mcnemar, mean_difference
 from theatre.scorers.computations.paired_separation import COMPUTATION
 
+# The differences that it publishes are the engine's.
+pytestmark = pytest.mark.traced
+
 PARAMS: JsonObject = {
     "first": "honest",
     "second": "pseudo",

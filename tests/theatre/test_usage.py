@@ -1,0 +1,72 @@
+"""What a run used: the engine's count and the check's, which share no code."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from theatre.engine.bundle_check.arithmetic import usage_of as checked_usage
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.replay.usage import UsageTally, usage_of
+
+PRICES = {"input": 0.15, "output": 0.6}
+PRICED: dict[str, Any] = {
+    "product_theatre_config": {
+        "construct_under_test": "model",
+        "adapter_type": "openai",
+        "adapter_endpoint": "https://model.example/v1",
+        "adapter_settings": {"prices": PRICES},
+    }
+}
+UNPRICED: dict[str, Any] = {
+    "product_theatre_config": PRICED["product_theatre_config"] | {"adapter_settings": {}}
+}
+
+
+def call(
+    latency: int, tokens: tuple[int, int] | None = None, adapter: str = "openai"
+) -> JsonObject:
+    attempt: JsonObject = {"response": {"latency_ms": latency}}
+    if tokens is not None:
+        attempt["usage"] = {"input_tokens": tokens[0], "output_tokens": tokens[1]}
+    return {"adapter": f"{adapter}@1", "construct_id": "model", "attempts": [attempt]}
+
+
+def counted(calls: list[JsonObject], *, priced: bool) -> JsonObject | None:
+    price = {"model": (Fraction("0.15"), Fraction("0.6"))} if priced else {}
+    tally = UsageTally(prices=price)
+    for one in calls:
+        tally.note(usage_of([one]))
+    return tally.as_document()
+
+
+@pytest.mark.parametrize("priced", [True, False])
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [call(5, (10, 1))],
+        [call(5, (10, 1)), call(700, (3, 2)), call(6)],
+        [call(n, (n, n + 1)) for n in range(1, 102)],
+        [call(8), call(9)],
+        [call(4, (1, 1)), call(9, adapter="http")],
+        [call(9, adapter="local")],
+        [],
+    ],
+    ids=["one", "a failure counts no tokens", "a hundred and one", "none", "mixed", "not", "empty"],
+)
+def test_engine_and_check_count_the_same(calls: list[JsonObject], *, priced: bool) -> None:
+    assert counted(calls, priced=priced) == checked_usage(PRICED if priced else UNPRICED, calls)
+
+
+def test_what_three_calls_took_counted_by_hand() -> None:
+    calls = [call(5, (1_000_000, 0)), call(700, (0, 500_000)), call(6)]
+    assert counted(calls, priced=True) == {
+        "calls": 3,
+        "calls_counted": 2,
+        "input_tokens": 1_000_000,
+        "output_tokens": 500_000,
+        "cost_usd": 0.45,
+        "latency_ms": {"p50": 6, "p95": 700, "p99": 700},
+    }
