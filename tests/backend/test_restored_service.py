@@ -6,6 +6,7 @@ Both are real, with a database each; the witness is a real one, over HTTP on loo
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import logging
@@ -14,15 +15,18 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.database.embedded.programs import find_programs
 from backend.errors import SettingsError
 from backend.main import create_app
-from backend.repositories.transparency_log import PostgresLog
+from backend.repositories.transparency_log import PostgresLog, find_revocation, queue_entries
 from backend.runtime import now, open_runtime
 from backend.services.integrity.backups import DUMP
 from tests.backend.databases import Database
@@ -34,13 +38,17 @@ from tests.theatre.echelon_process import until
 from tests.theatre.transparency.log_stage import signer
 from tests.theatre.transparency.loopback_log import serving, witness_in
 from theatre.cli.exits import ExitCode
+from theatre.engine.canonical_json import sha256_hex
+from theatre.engine.coin import Coin
 from theatre.files.log_folder import LogFolder
 from theatre.files.trust_home import TrustHome
+from theatre.transparency.audits import AuditRequest
 from theatre.transparency.continuation import recover
+from theatre.transparency.entries import EntryType
 from theatre.transparency.errors import SigningKeyError
 from theatre.transparency.notes import KeyKind
 from theatre.transparency.policy import Policy
-from theatre.transparency.trust import Trust
+from theatre.transparency.trust import Trust, TrustedKey, key_entry
 from theatre.transparency.witness import Witness
 
 WITNESS = signer("witness.example", KeyKind.WITNESS, seed=2)
@@ -112,8 +120,49 @@ class Operator:
         self.caplog.clear()
 
 
-def certify(user: Client, path: str) -> None:
+def certify(user: Client, path: str) -> dict[str, Any]:
+    """Run a theatre; return its certificate."""
     assert run(user, path).document["outcome"] == "certified"
+    certificate: dict[str, Any] = user.get(f"{path}/certificate").document
+    return certificate
+
+
+def request_audit(user: Client, certificate: dict[str, Any]) -> None:
+    """Have an audit of a certificate logged."""
+    path = f"/certificates/{certificate['certificate_id']}"
+    signed = user.get(f"{path}/sigstore").document
+    asked = AuditRequest.of(
+        user.get(f"{path}/document").document,
+        statement_sha256=sha256_hex(base64.b64decode(signed["dsseEnvelope"]["payload"])),
+        draw=1,
+        coin=Coin(bytes(32)),
+        open_by=now().replace(microsecond=0) + timedelta(days=30),
+    )
+    assert user.post(f"{path}/audits", json.loads(bytes(asked))).status == HTTPStatus.OK
+
+
+def require_found(operator: Operator, database: Database, waiting: str) -> None:
+    """Require that fsck names what ended after the backup, and what was committed after it."""
+    _, said = operator.administer(database, "second", "fsck", "--json")
+    found = [(one["code"], one["subject"]) for one in json.loads(said.out)["findings"]]
+    assert found[0] == ("log-closing-differs", f"theatre {waiting.rpartition('/')[2]}")
+    assert [one[0] for one in found[1:]] == ["log-theatre-missing"]
+
+
+def audits_of(reader: Client, certificate: dict[str, Any]) -> object:
+    """Return how many audits the record of a certificate's construct counts."""
+    return reader.get(f"/constructs/{certificate['construct_id']}/record").document["audits"]
+
+
+async def revoke(engine: AsyncEngine, key: TrustedKey) -> None:
+    """Have the revocation of a key logged."""
+    async with engine.begin() as connection:
+        await queue_entries(connection, EntryType.KEY, [key_entry(key, revoked_at=now())])
+
+
+async def is_revoked(engine: AsyncEngine, key: TrustedKey) -> bool:
+    async with engine.connect() as connection:
+        return await find_revocation(connection, key.key.kid) is not None
 
 
 def await_size(database: Database, size: int) -> None:
@@ -137,45 +186,46 @@ def test_the_second_of_two_services_that_restore_one_backup_is_found_by_its_witn
     stage = sums_stage(tmp_path / "stage", sums(3))
     operator = Operator(stage, tmp_path, monkeypatch, capsys, caplog)
     keys, restored = TrustHome(tmp_path / "first" / "trust"), empty_database
+    stolen = TrustHome(tmp_path / "stolen").open(issuer="local", at=now()).keys[0]
     with witnessing(keys.open(issuer="local", at=now()), tmp_path / "w") as url:
         policed(keys, url)
         with operator.served(database, "first") as client:
             ada = client.registered("ada")
-            certify(ada, committed(ada, stage.template))
+            first = certify(ada, committed(ada, stage.template))
             await_size(database, 2)
             waiting = committed(ada, stage.template)
             backup = str(tmp_path / "backup")
             assert operator.administer(database, "first", "backup", backup)[0] is ExitCode.OK
             certify(ada, waiting)
             certify(ada, committed(ada, stage.template))
-            await_size(database, 6)
-            until(lambda: b"\n6\n" in seen_by(tmp_path / "w"), "the witness that has seen it")
+            request_audit(ada, first)
+            database.play(lambda engine: revoke(engine, stolen))
+            await_size(database, 8)
+            until(lambda: b"\n8\n" in seen_by(tmp_path / "w"), "the witness that has seen it")
             shown = "the witness on the checkpoint"
             until(lambda: b" witness.example " in client.get("/log/checkpoint").body, shown)
 
         shutil.copytree(keys.folder, tmp_path / "second" / "trust")
         # Who restores hears it at once; started all the same, the service signs nothing.
         code, said = operator.administer(restored, "second", "restore", backup)
-        assert (code, "witness.example has seen 6" in said.err) == (ExitCode.WRONG_STATE, True)
+        assert (code, "witness.example has seen 8" in said.err) == (ExitCode.WRONG_STATE, True)
         with operator.served(restored, "second"):
-            operator.await_refusal(6)
+            operator.await_refusal(8)
         assert size_of(restored) == 2
 
         # With what a copy of the log has it goes on, and now the first one is behind.
         asyncio.run(copied(database, keys, tmp_path / "copy"))
         place = str(tmp_path / "copy")
         assert operator.administer(restored, "second", "recover", place)[0] is ExitCode.OK
+        assert restored.play(lambda engine: is_revoked(engine, stolen))
         with operator.served(restored, "second") as client:
+            assert audits_of(client, first) == {"requested": 1, "answered": 0, "overdue": 0}
             go_on(client, operator, waiting)
-            await_size(restored, 8)
-            until(lambda: b"\n8\n" in seen_by(tmp_path / "w"), "the witness that has seen it")
+            await_size(restored, 10)
+            until(lambda: b"\n10\n" in seen_by(tmp_path / "w"), "the witness that has seen it")
         with operator.served(database, "first"):
-            operator.await_refusal(8)
-    code, said = operator.administer(restored, "second", "fsck", "--json")
-    found = [(one["code"], one["subject"]) for one in json.loads(said.out)["findings"]]
-    # One ended after the backup and one was committed after it, whose rows are gone.
-    assert found[0] == ("log-closing-differs", f"theatre {waiting.rpartition('/')[2]}")
-    assert [one[0] for one in found[1:]] == ["log-theatre-missing"]
+            operator.await_refusal(10)
+    require_found(operator, restored, waiting)
     # No two trees were ever signed.
     assert not (tmp_path / "w" / "evidence").exists()
 

@@ -14,7 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from backend.database.models import LoggedEntry, QueuedEntry, Theatre
 from backend.errors import BackupError
 from backend.repositories.logged_theatres import find_trust_documents
-from backend.repositories.transparency_log import PostgresLog, hold_writer_lock, queue_commitment
+from backend.repositories.transparency_log import (
+    PostgresLog,
+    hold_writer_lock,
+    queue_commitment,
+    queue_entries,
+)
 from theatre.api.log_network import compare_with_others, open_log
 from theatre.engine.canonical_json import JsonObject
 from theatre.transparency.continuation import recover
@@ -60,7 +65,8 @@ async def _read_trust(engine: AsyncEngine) -> Trust | None:
 class _CaughtUpLog(PostgresLog):
     """Links entries that it takes over with rows of the queue, as if they had waited there.
 
-    A commitment that is open here and was closed since the backup can so be closed no second time.
+    A commitment that is open here and was closed since the backup can so be closed no second time,
+    a key that was revoked since signs nothing more, and the audits of since then are counted.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -68,7 +74,7 @@ class _CaughtUpLog(PostgresLog):
         self._rows = engine
 
     async def write(self, files: Mapping[str, bytes]) -> None:
-        """Queue what belongs to theatres that are here; keep the files."""
+        """Queue what belongs to theatres that are here or to none; keep the files."""
         bundles = (data for path, data in files.items() if path.startswith(_ENTRIES))
         entries = dict.fromkeys(entry for data in bundles for entry in decode_bundle(data))
         async with self._rows.begin() as connection:
@@ -77,7 +83,7 @@ class _CaughtUpLog(PostgresLog):
 
 
 async def _queue(connection: AsyncConnection, entries: Iterable[bytes]) -> dict[bytes, int]:
-    """Queue entries of theatres that are here; return the rows of all entries that have one."""
+    """Queue entries of theatres that are here or of none; return the rows of all that have one."""
     voids: dict[tuple[str, str], bytes] = {}
     for entry in entries:
         try:
@@ -90,6 +96,8 @@ async def _queue(connection: AsyncConnection, entries: Iterable[bytes]) -> dict[
             await queue_commitment(connection, entry)
         if kind in _CLOSINGS and await _is_open(connection, members):
             await connection.execute(insert(QueuedEntry), _closing_row(kind, members, entry))
+        if kind is not EntryType.COMMITMENT and kind not in _CLOSINGS:
+            await queue_entries(connection, kind, [entry])
     query = (
         select(QueuedEntry.id, QueuedEntry.entry, QueuedEntry.theatre_id, QueuedEntry.reason)
         .outerjoin(LoggedEntry, LoggedEntry.queue_id == QueuedEntry.id)

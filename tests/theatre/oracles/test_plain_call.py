@@ -248,14 +248,14 @@ def test_a_container_has_no_network_and_nothing_to_write_to() -> None:
         IMAGE,
         settings,
         name="echelon-1",
-        mounted=Path("/work/x/input"),
+        mounted=Path("/srv/x/input"),
     )
     assert argv == [
         *("/usr/bin/podman", "run", "--rm", "--interactive", "--name", "echelon-1"),
         *("--pull", "never", "--network", "none", "--read-only", "--tmpfs", "/tmp"),  # noqa: S108
         *("--cap-drop", "all", "--security-opt", "no-new-privileges"),
         *("--memory", "2048m", "--pids-limit", "256"),
-        *("--volume", "/work/x/input:/echelon/input:ro", IMAGE, "twice", "/echelon/input"),
+        *("--volume", "/srv/x/input:/echelon/input:ro", IMAGE, "twice", "/echelon/input"),
     ]
 
 
