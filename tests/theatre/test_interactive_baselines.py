@@ -50,7 +50,8 @@ from tests.theatre.runs import (
     pilot_stage,
     with_changes,
 )
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.standalone import AS_PLAYED, verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.coin import Coin, Draws
