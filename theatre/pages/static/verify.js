@@ -1,7 +1,9 @@
 /**
  * Recompute what an evidence bundle of Echelon Theatre claims, in a browser or with Node:
  *
- *     node verify.js BUNDLE_FOLDER [--trust trust.json] [--json]      exit code 0, 1 or 2
+ *     node verify.js BUNDLE [--trust trust.json] [--json]
+ *
+ * where BUNDLE is its folder or its archive. Exit code 0: no line failed; 1: one did; 2: no bundle.
  *
  * No dependency but WebCrypto. In: a map of paths to bytes. Out: a line for each check, by the ids
  * of `echelon check`. It runs no scorer, no computation, no sanitiser and no resampling: what needs
@@ -1852,8 +1854,8 @@ export async function parseTrust(bytes) {
 
 /** What the checks of the proofs hand on: each rests on those before it, and says so. */
 class Proofs {
-  constructor(evidence, trust) {
-    Object.assign(this, { evidence, trust });
+  constructor(evidence, trust, from) {
+    Object.assign(this, { evidence, trust, from });
   }
   rests(on, what) {
     if (on === undefined) throw new Unsettled(`rests on ${what}`);
@@ -1900,7 +1902,8 @@ class Proofs {
     }, statement);
     expect(sameBytes(payload, bytesOf(canonical(statement))), "expected a canonical statement");
     Object.assign(this, { kid, payload, statement });
-    return `signed by key ${kid} of ${this.trust.issuer}`;
+    const from = this.from ? `, by ${this.from}: who trusts that trusts its maker` : "";
+    return `signed by key ${kid} of ${this.trust.issuer}${from}`;
   }
   async commitment() {
     const data = this.file("commitment.tlog-proof");
@@ -2026,14 +2029,14 @@ const OF_PUBLISHED = ["canonical-form", "bundle-hash", "manifest", "certificate-
 /**
  * Verify a bundle.
  * @param {Map<string, Uint8Array>} files  path below the bundle's folder → bytes
- * @param {{trust?: Uint8Array, kept?: Uint8Array, now?: number}} options
- *   `trust`: the issuer's trust.json, from him and not from the bundle; `kept`: the certificate as
+ * @param {{trust?: Uint8Array, trustFrom?: string, kept?: Uint8Array, now?: number}} options
+ *   `trust`: the issuer's trust.json; `trustFrom`: where it came from, if not from him; `kept`: the certificate as
  *   the reader has it from elsewhere; `now`: milliseconds since 1970
  * @returns {Promise<{lines: {id: string, status: string, expected: string, got: string,
  *   why: string}[], failed: string[], unchecked: string[], ok: boolean, verdict: string}>}
  *   `ok` is never true while a line has failed, and says no more than that none has.
  */
-export async function verify(files, { trust, kept, now = Date.now() } = {}) {
+export async function verify(files, { trust, trustFrom = "", kept, now = Date.now() } = {}) {
   if (!subtle) throw new Error(NEEDS_CRYPTO);
   const evidence = new Evidence(files, { kept, now });
   const found = new Map(Object.entries(NOT_MADE).map(([id, why]) => [id, [UNCHECKED, { why }]]));
@@ -2057,7 +2060,7 @@ export async function verify(files, { trust, kept, now = Date.now() } = {}) {
     });
   let trusted;
   if (trust) await check("signature", async () => (trusted = await parseTrust(trust)) && "");
-  const proofs = new Proofs(evidence, trusted);
+  const proofs = new Proofs(evidence, trusted, trustFrom);
   if (trust && !trusted) {
     // A broken trust.json trusts no one: that is red, and no proof is looked at.
     for (const id of ["signer-trusted", "commitment-logged", "certificate-logged", "order",
@@ -2091,10 +2094,61 @@ function inWords(lines, failed, unchecked) {
 }
 
 // What page.js uses: a page that is one file has no address to import a module from.
-globalThis.echelonVerify = { verify, parseTrust, OK, FAILED, UNCHECKED,
+globalThis.echelonVerify = { verify, readArchive, atRoot, OK, FAILED, UNCHECKED,
   needs: subtle ? null : NEEDS_CRYPTO };
 
 // ---- The command ----
+
+const MAX_UNPACKED = 512 * 1024 * 1024;
+
+/** The files of a bundle's archive: tar, packed with gzip or not, as the service sends it. */
+export async function readArchive(bytes) {
+  const isPacked = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  const tar = isPacked ? await unpacked(bytes) : bytes;
+  const files = new Map();
+  const text = (at, length) => textOf(tar.subarray(at, at + length)).replace(/\0[^]*$/, "");
+  let long = null;
+  for (let at = 0; at + 512 <= tar.length && tar[at];) {
+    const length = parseInt(text(at + 124, 12).trim() || "0", 8);
+    const [type, body] = [text(at + 156, 1) || "0", tar.subarray(at + 512, at + 512 + length)];
+    expect(text(at + 257, 5) === "ustar" && length >= 0 && body.length === length,
+      "expected a tar archive, got other bytes");
+    const prefix = text(at + 345, 155);
+    const name = long ?? (prefix ? `${prefix}/` : "") + text(at, 100);
+    at += 512 + Math.ceil(length / 512) * 512;
+    if (type === "x") long = /^\d+ path=(.*)$/m.exec(textOf(body))?.[1] ?? null;
+    else if (type === "L") long = textOf(body).replace(/\0$/, "");
+    else if (type !== "g") long = null;
+    if (type === "0") {
+      // Of two files of one name one would be checked, and one be shown.
+      expect(!files.has(name), `expected each file once, got ${name} twice`);
+      files.set(name, body);
+    } else expect("5xgL".includes(type), `expected files and folders only, got ${name}`);
+  }
+  return atRoot(files);
+}
+
+async function unpacked(bytes) {
+  const parts = [];
+  let size = 0;
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  for (const reader = stream.getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) return joined(...parts);
+    size += value.length;
+    expect(size <= MAX_UNPACKED, `expected at most ${MAX_UNPACKED} bytes when unpacked`);
+    parts.push(value);
+  }
+}
+
+/** The same files without the folder in which the bundle lies. */
+export function atRoot(files) {
+  const ends = [...files.keys()].filter((path) => /(^|\/)manifest\.json$/.test(path));
+  const root = ends.sort((a, b) => a.length - b.length)[0]?.slice(0, -"manifest.json".length) ?? "";
+  // What lies elsewhere keeps its name: the inventory has not called for it.
+  return new Map([...files].map(([path, bytes]) =>
+    [path.startsWith(root) ? path.slice(root.length) : `../${path}`, bytes]));
+}
 
 /** The files of a folder; links lead elsewhere, and are refused. */
 export async function readFolder(folder) {
@@ -2113,18 +2167,19 @@ export async function readFolder(folder) {
 }
 
 async function main(words) {
-  const { readFile } = await import("node:fs/promises");
+  const { readFile, stat } = await import("node:fs/promises");
   const asJson = words.includes("--json");
   const at = words.indexOf("--trust");
   const rest = words.filter((word, n) => word !== "--json" && (at < 0 || (n !== at && n !== at + 1)));
   if (rest.length !== 1 || rest[0].startsWith("-") || (at >= 0 && at + 1 === words.length)) {
-    console.error("usage: node verify.js BUNDLE_FOLDER [--trust trust.json] [--json]");
+    console.error("usage: node verify.js BUNDLE [--trust trust.json] [--json]");
     return 2;
   }
   let files;
   let trust;
   try {
-    files = await readFolder(rest[0]);
+    files = (await stat(rest[0])).isDirectory() ? await readFolder(rest[0])
+      : await readArchive(new Uint8Array(await readFile(rest[0])));
     trust = at < 0 ? undefined : new Uint8Array(await readFile(words[at + 1]));
   } catch (error) {
     console.error(`expected the folder of an evidence bundle, and files: ${error.message}`);
