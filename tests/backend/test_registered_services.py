@@ -7,7 +7,7 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,28 +45,33 @@ MODEL: JsonObject = {
 }
 
 
+@contextmanager
+def serviced(database: Database, folder: Path, *, model: str, tool: str) -> Iterator[Client]:
+    """Serve a user whose operator has a model and a tool at these places; data are in `folder`."""
+    (folder / "constructs.toml").write_text(REGISTRY.format(model=model, tool=tool), "utf-8")
+    settings = settings_for(
+        database,
+        folder / "home",
+        constructs=folder / "constructs.toml",
+        dataset_roots=(folder,),
+        outbound_allow=("127.0.0.0/8",),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPERATORS_MODEL", f"Bearer {KEY}")
+        with served(create_app(settings)) as client:
+            yield client.registered("ada")
+
+
 @pytest.fixture(scope="module")
 def client(
     module_database: Database, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Client, Path]]:
-    """A user of a service whose operator has a model and a tool, and the folder of the data."""
+    """A user who is served a model, and the folder of the data."""
     folder = tmp_path_factory.mktemp("stage")
-    with ExitStack() as stack:
-        model = stack.enter_context(serving(openai_server()))
-        tool = stack.enter_context(tool_server())
+    with serving(openai_server()) as model:
         place = f"http://127.0.0.1:{model.port}/v1"
-        (folder / "constructs.toml").write_text(REGISTRY.format(model=place, tool=tool), "utf-8")
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setenv("OPERATORS_MODEL", f"Bearer {KEY}")
-        settings = settings_for(
-            module_database,
-            folder / "home",
-            constructs=folder / "constructs.toml",
-            dataset_roots=(folder,),
-            outbound_allow=("127.0.0.0/8",),
-        )
-        service = stack.enter_context(served(create_app(settings)))
-        yield service.registered("ada"), folder
+        with serviced(module_database, folder, model=place, tool="http://127.0.0.1:9/mcp") as ada:
+            yield ada, folder
 
 
 def template(folder: Path, kind: str, name: str, settings: JsonObject) -> Any:  # noqa: ANN401 - JSON
@@ -134,9 +139,13 @@ def test_a_model_of_the_operator_is_certified_by_what_it_is_asked(
 
 
 def test_a_tool_of_the_operator_is_certified_as_its_list_names_it(
-    client: tuple[Client, Path],
+    database: Database, tmp_path: Path
 ) -> None:
-    ada, folder = client
+    with tool_server() as place, serviced(database, tmp_path, model=place, tool=place) as ada:
+        certify_a_tool(ada, tmp_path)
+
+
+def certify_a_tool(ada: Client, folder: Path) -> None:
     unpinned: JsonObject = {"tool": "double", "tool_sha256": "0" * 64}
     refused = run(ada, committed(ada, template(folder, "mcp", "numbers", unpinned))).document
     assert refused["error"].startswith("pin-mismatch: expected the tool double as tool_sha256 pins")
