@@ -17,6 +17,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/backend/test_bucket_backups.py",
         "tests/backend/test_cancellation.py::test_a_cancellation_of_which",
         "tests/backend/test_changed_rows.py",
+        "tests/backend/test_connections.py::test_a_real_service",
         "tests/backend/test_crash_points.py",
         "tests/backend/test_database_outage.py",
         "tests/backend/test_embedded_server.py::test_a_home_that_was_removed",
