@@ -62,7 +62,7 @@ def test_a_log_of_inspect_ai_scores_to_the_numbers_that_it_reports(tmp_path: Pat
 
 def test_results_of_promptfoo_score_to_the_numbers_that_they_report(tmp_path: Path) -> None:
     report = imported_of("promptfoo", LOGS / "promptfoo.json", "--out", tmp_path / "new")
-    assert (report["harness"], report["samples"]) == ("promptfoo@0.121.20", 20)
+    assert (report["harness"], report["samples"]) == ("promptfoo@0.123.1", 20)
     found = {one["measure"]: one for one in report["measures"]}
     assert {name: one["recomputed"] for name, one in found.items()} == {
         "equals": 0.65,
