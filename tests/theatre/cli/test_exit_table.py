@@ -37,6 +37,7 @@ MISSING = {
     "import": "import jsonl nope --out x",
     "inspect": "inspect nope",
     "pin": "pin nope",
+    "report": "report nope",
     "reproduce": "reproduce nope",
     "run": "run nope",
     "score": "score --data nope --output x",
@@ -59,6 +60,7 @@ MISSING = {
 
 WITHOUT = {
     *("admin backup", "admin construct", "admin fsck", "admin recover", "admin restore"),
+    *("admin invite", "admin user"),
     *("completion", "construct list", "construct record", "construct serve", "debate sweep"),
     *(
         "demo",
