@@ -81,6 +81,8 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/oracles/test_isolation.py::test_a_thief_takes_nothing[namespaces-served-root",
         "tests/theatre/oracles/test_isolation.py::test_a_thief_takes_nothing[namespaces-stdin-ordinary",
         "tests/theatre/oracles/test_isolation.py::test_a_thief_takes_nothing[namespaces-stdin-root",
+        "tests/theatre/oracles/test_isolation.py::test_memory_is_closed_to_the_construct_by_what_starts_it[served",
+        "tests/theatre/oracles/test_isolation.py::test_memory_is_closed_to_the_construct_by_what_starts_it[stdin",
         "tests/theatre/oracles/test_isolation.py::test_the_same_thief_takes_everything_where_nothing_isolates[callable",
         "tests/theatre/oracles/test_isolation.py::test_the_same_thief_takes_everything_where_nothing_isolates[stdin",
         "tests/theatre/oracles/test_local_isolation.py::test_the_cpu_limit_counts_each_call",
