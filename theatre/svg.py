@@ -249,3 +249,53 @@ def _list(points: Points) -> str:
 
 def _px(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def strip(score: float | None, low: float | None, high: float | None, other: float | None) -> str:
+    """Return a score from 0 to 1 with its interval on a line, as wide as there is room.
+
+    `other` is what the best trivial answer scores. Colours come from the style of the page, by
+    classes; without a style the shapes tell the parts apart. It says nothing aloud: the numbers
+    stand next to it.
+    """
+    parts = ['<line class="axis" x1="0%" x2="100%" y1="16" y2="16"/>']
+    parts += [
+        f'<line class="axis" x1="{at}%" x2="{at}%" y1="11" y2="21"/>' for at in range(0, 101, 25)
+    ]
+    if low is not None and high is not None:
+        wide = max(high - low, 0.002)
+        parts.append(
+            f'<rect class="range" x="{_px(100 * low)}%" y="10" width="{_px(100 * wide)}%" '
+            'height="12" rx="3"/>'
+        )
+    if other is not None:
+        parts.append(
+            f'<svg x="{_px(100 * other)}%" y="2" overflow="visible">'
+            '<path class="other" d="M-5 0L5 0L0 8Z"/></svg>'
+        )
+    if score is not None:
+        parts.append(f'<circle class="score" cx="{_px(100 * score)}%" cy="16" r="6"/>')
+    return (
+        '<svg class="strip" width="100%" height="30" overflow="visible" aria-hidden="true" '
+        f'focusable="false">{"".join(parts)}</svg>'
+    )
+
+
+def badge_of(lines: tuple[str, str], sentence: str, colour: str) -> str:
+    """Return a badge: two lines on a colour, and a sentence that is read aloud for both."""
+    first, second = lines
+    name, high = 84, 40
+    wide = name + 24 + max(width_of(first, 12), width_of(second, 10))
+    size = f'width="{_px(wide)}" height="{high}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {_px(wide)} {high}" '
+        f'font-family="{_FONT}" role="img" aria-label={quoteattr(_as_xml(sentence))}>\n'
+        f"<title>{escape(_as_xml(sentence))}</title>\n"
+        f'<rect {size} rx="5" fill="{INK}"/>\n'
+        f'<path d="M{name} 0H{_px(wide - 5)}a5 5 0 0 1 5 5V{high - 5}a5 5 0 0 1 -5 5H{name}z" '
+        f'fill="{colour}"/>\n'
+        f"{text(12, 25, 'Echelon', size=14, bold=True, colour='#ffffff')}\n"
+        f"{text(name + 12, 17, first, size=12, bold=True, colour='#ffffff')}\n"
+        f"{text(name + 12, 32, second, size=10, colour='#ffffff')}\n"
+        "</svg>\n"
+    )

@@ -207,6 +207,12 @@ class HumanScoreRefusedError(TheatreError):
         self.refusals = tuple(refusals)
 
 
+class InvalidReportError(TheatreError):
+    """No report can be made of a document, or not in the place that was named."""
+
+    code = "report-refused"
+
+
 class RlmfExportError(TheatreError):
     """A bundle cannot be exported as training records."""
 
@@ -235,3 +241,17 @@ class ExpertiseError(TheatreError):
     """An `expertise.yaml` does not have the shape the constraint gate reads."""
 
     code = "expertise-invalid"
+
+
+class MissingExtraError(TheatreError):
+    """A command or a run needs packages of an extra that is not installed."""
+
+    code = "missing-extra"
+
+    def __init__(self, *extras: str) -> None:
+        """Say how to install them."""
+        names = ",".join(extras)
+        super().__init__(
+            f"expected the packages of the extra {names}, got an installation without them: "
+            f"pip install 'echelon-theatre[{names}]'"
+        )
