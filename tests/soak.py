@@ -11,6 +11,7 @@ from collections.abc import Mapping
 PARTS: Mapping[str, tuple[str, ...]] = {
     # Processes, databases, stores and disks that die, stop, wait or fill up, at any moment.
     "chaos": (
+        "tests/backend/test_accounts.py::test_of_two_at_once",
         "tests/backend/test_axion_runs.py",
         "tests/backend/test_backups.py",
         "tests/backend/test_broken_uploads.py",
