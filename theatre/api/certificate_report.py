@@ -23,17 +23,14 @@ from theatre.engine.tier_assigner import (
 )
 from theatre.files.recorded_run import BundledRun
 from theatre.pages.certificate_page import (
+    MOST_IN_REPORT,
+    TEXT_BYTES,
     CertificatePage,
     EpisodeLine,
     Vouching,
     choose_episodes,
     describe_value,
 )
-
-MOST_EPISODES = 1000
-"""More are sampled: the report is to be a file that can be sent."""
-_MOST_BYTES = 240
-"""Of each text of an episode."""
 
 
 def page_of_certificate(certificate: JsonObject, *, now: datetime) -> CertificatePage:
@@ -49,7 +46,7 @@ def page_of_bundle(
     *,
     record: str | None,
     now: datetime,
-    most: int = MOST_EPISODES,
+    most: int = MOST_IN_REPORT,
     is_closed: bool = False,
 ) -> CertificatePage:
     """Return the page of a bundle: `report` says what vouches for it, None where nothing does.
@@ -76,7 +73,7 @@ def page_of_bundle(
         worth=_worth(certificate, TierHistory.from_document(tier["history"]), now=now),
         vouching=Vouching(
             verdict=None if report is None else report.verdict,
-            because=None if report is None else report.because,
+            because=None if report is None else _said(report),
             record=record,
         ),
         unmet=tier["assessment"]["unmet"],
@@ -84,6 +81,11 @@ def page_of_bundle(
         all_or_nothing=criteria.all_or_nothing(),
         episodes=shown,
     )
+
+
+def _said(report: CheckReport) -> str:
+    """Return the reason of a verdict for another reader than the one who made the check."""
+    return report.because.replace("your own key", "the key of who made this page")
 
 
 def _worth(certificate: Mapping[str, Any], history: TierHistory, *, now: datetime) -> EffectiveTier:
@@ -134,9 +136,9 @@ def _line(episode: Episode, private: frozenset[str] | None) -> EpisodeLine:
         {}
         if is_withheld
         else {
-            "asked": describe_value(episode.input_data, most=_MOST_BYTES),
-            "expected": describe_value(episode.expected, most=_MOST_BYTES),
-            "answered": describe_value(_answer(episode), most=_MOST_BYTES),
+            "asked": describe_value(episode.input_data, most=TEXT_BYTES),
+            "expected": describe_value(episode.expected, most=TEXT_BYTES),
+            "answered": describe_value(_answer(episode), most=TEXT_BYTES),
         }
     )
     return EpisodeLine(
