@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, cast
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Depends, Request
@@ -80,7 +80,7 @@ async def _shown(
             raise NotFoundError("expected a theatre that its reader may see, got none")
         # The same for one that there is not: who is not signed in is told of neither.
         return RedirectResponse(f"/theatres/{theatre_id}/sign-in", _SEE_OTHER)
-    asked = cast("dict[str, object] | None", shown.pop("rating"))
+    asked = shown.pop("rating")
     tokens = {}
     if reader is not None:
         paths = {name: f"/theatres/{theatre_id}/{name}" for name in ("sign-out", "scores")}
@@ -97,11 +97,11 @@ async def _shown(
 
 async def _documents(
     request: Request, reader: Principal | None, connection: AsyncConnection, theatre_id: str
-) -> dict[str, dict[str, object] | None]:
+) -> dict[str, dict[str, Any] | None]:
     """Return what the interface for programs answers this reader about a theatre, by kind."""
     service = get_service(request)
     user_id = None if reader is None else reader.user_id
-    shown: dict[str, dict[str, object] | None] = dict.fromkeys(
+    shown: dict[str, dict[str, Any] | None] = dict.fromkeys(
         ("own", "ending", "receipt", "certificate", "rating")
     )
     try:
@@ -132,7 +132,7 @@ async def _documents(
 
 async def _rating(
     request: Request, reader: Principal, connection: AsyncConnection, theatre_id: str
-) -> dict[str, object] | None:
+) -> dict[str, Any] | None:
     service = get_service(request)
     if Scope.SCORE not in reader.scopes:
         return None
