@@ -88,7 +88,7 @@ def client(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Cli
 def whole_form(reply: Reply, path: str, value: str = "4") -> dict[str, str]:
     found = text(reply)
     hidden = dict(re.findall(r'name="(step_id|rubric_sha256)" value="([^"]*)"', found))
-    values = {name: value for name in re.findall(r'name="(value\.\d+)"', found)}
+    values = dict.fromkeys(re.findall(r'name="(value\.\d+)"', found), value)
     return {"form_token": form_token(reply, f"{path}/scores"), "agreed": "yes", **hidden, **values}
 
 
