@@ -34,6 +34,7 @@ from backend.api import (
     verification_routes,
 )
 from backend.api.certificate_cache import CertificateCache, CertificateCacheMiddleware
+from backend.api.http.forwarded import ForwardedMiddleware
 from backend.api.http.metrics import Metrics, TheatreMetrics
 from backend.api.http.middleware import (
     BodyLimitMiddleware,
@@ -116,6 +117,7 @@ def create_app(
     app.add_middleware(CertificateCacheMiddleware, cache=certificates)
     app.add_middleware(SafeMethodsMiddleware)
     app.add_middleware(RequestMiddleware, metrics=metrics)
+    app.add_middleware(ForwardedMiddleware, trusted=settings.trusted_proxies)
     app.include_router(operation_routes.router)
     # Before the interface for programs: a page at a path of both is asked first.
     for pages in PAGES:

@@ -20,7 +20,7 @@ from tests.backend.test_ratings import rated, waiting
 from tests.backend.test_served_pages import BROWSER, UNKNOWN, page
 
 OWN = {"Sec-Fetch-Site": "same-origin", "Origin": "null"}
-ELSEWHERE = (
+ELSEWHERE: tuple[dict[str, str], ...] = (
     {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"},
     {"Sec-Fetch-Site": "same-site", "Origin": "https://other.example.org"},
     {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
