@@ -195,7 +195,7 @@ async def send_scores(
                 transaction,
                 service.engine,
                 str(theatre_id),
-                fields.get("step_id", ""),
+                found.desk.rating.step_id,
                 scorer=reader,
                 scores=_scores(found, fields),
                 rubric_sha256=fields.get("rubric_sha256", ""),
@@ -260,6 +260,7 @@ async def sign_in(
     del reader  # Signed in or not: this is a new session.
     service = get_service(request)
     username = fields.get("username", "")[:100]
+    service.rates.admit_log_in(username)
     try:
         token = await accounts.log_in(
             service.engine,
