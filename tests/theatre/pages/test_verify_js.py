@@ -346,7 +346,7 @@ def test_each_changed_proof_is_red(issued: IssuedBundle) -> None:
     other["dsseEnvelope"]["signatures"][0]["sig"] = (
         signature["sig"][:20] + other_letter + signature["sig"][21:]
     )
-    revoked = issued.trust.as_document()["keys"]
+    revoked: Any = issued.trust.as_document()["keys"]
     changes: list[tuple[str, dict[str, bytes | None], str]] = [
         ("signature", {name(signed): canonical_line(other)}, trust_of(issued)),
         ("signature", {name(signed): raw[signed] + b"\n"}, trust_of(issued)),
