@@ -6,6 +6,7 @@ round there is nothing. All bundles of a test are asked of one Node process.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import subprocess
@@ -276,6 +277,54 @@ def test_a_file_that_is_changed_is_named(small: Path, count: int) -> None:
     for mutant, change, answer in zip(chosen, changed, answers, strict=True):
         assert failed(answer), mutant.name
         assert any(path in whys(answer) for path in change), (mutant.name, whys(answer))
+
+
+def test_sums_in_another_order_are_red(small: Path) -> None:
+    lines = load(small)["SHA256SUMS"].splitlines(keepends=True)
+    (answer,) = ask([of_bundle(small, {"SHA256SUMS": b"".join(reversed(lines))}, now=NOW)])
+    assert "sums" in failed(answer)
+
+
+def edited(files: Files, path: str, **members: Any) -> Files:  # noqa: ANN401
+    """Return one file with members of its last document changed, and no hash made anew."""
+    *before, last = files[path].splitlines(keepends=True)
+    return {path: b"".join([*before, canonical_line(json.loads(last) | members)])}
+
+
+def unchained(files: Files) -> Files:
+    """Return a trail whose last entry follows nothing, and has its own hash right."""
+    *before, last = files["audit_trail.jsonl"].splitlines(keepends=True)
+    entry = json.loads(last) | {"prev_entry_hash": "1" * 64}
+    linked = {name: value for name, value in entry.items() if name != "entry_hash"}
+    entry["entry_hash"] = hashlib.sha256(canonical_bytes(linked)).hexdigest()
+    return {"audit_trail.jsonl": b"".join([*before, canonical_line(entry)])}
+
+
+def test_each_line_is_red_for_what_it_is_about(small: Path) -> None:
+    files, other = load(small), "1" * 64
+    record = next(path for path in files if path.startswith("invocations/"))
+    lines = "scores/per_episode.jsonl"
+    changes: list[tuple[str, Files]] = [
+        ("bundle-hash", edited(files, "certificate.json", evidence_bundle_hash=other)),
+        ("manifest", edited(files, "manifest.json", bundle_id="another")),
+        ("audit-chain", unchained(files)),
+        ("audit-episodes", edited(files, record, remark=1)),
+        ("aggregate", edited(files, "scores/aggregate.json", composite_score=0.999)),
+        ("results-hash", edited(files, "scores/aggregate.json", results_hash=other)),
+        ("scores", edited(files, lines, composite=0.999)),
+        ("outcomes", edited(files, lines, outcome="another")),
+        ("tier", edited(files, "tier.json", assessment={"tier": "PROVEN"})),
+        ("certificate-fields", edited(files, "certificate.json", verification_tier="PROVEN")),
+        ("datasets", {"ground_truth/dataset.jsonl": files["ground_truth/dataset.jsonl"] + b"{}\n"}),
+        ("coin", {"coin.txt": other.encode() + b"\n"}),
+        ("commitment", edited(files, "commitment_receipt.json", commitment_hash=other)),
+        ("template", edited(files, "template.json", theatre_id="another")),
+        ("canonical-form", {"tier.json": b" " + files["tier.json"]}),
+        ("inventory", {"more.json": b"{}\n"}),
+    ]
+    answers = ask([of_bundle(small, dict(files), now=NOW) for _, files in changes])
+    red = [line for (line, _), one in zip(changes, answers, strict=True) if line in failed(one)]
+    assert red == [line for line, _ in changes]
 
 
 # Proofs.
