@@ -75,7 +75,7 @@ def page_of_bundle(
         certificate=certificate,
         template=run.template,
         worth=_worth(certificate, TierHistory.from_document(tier["history"]), now=now),
-        vouching=Vouching(verdict=report.verdict, because=report.because, record=record),
+        vouching=Vouching(verdict=report.verdict, because=_said(report), record=record),
         unmet=tier["assessment"]["unmet"],
         history=tier["history"],
         all_or_nothing=criteria.all_or_nothing(),
@@ -108,6 +108,11 @@ def _held(bundle: Path) -> HeldBundle | None:
         archive=b64encode(packed.getvalue()).decode("ascii"),
         trust=b64encode(trust.read_bytes()).decode("ascii") if trust.is_file() else None,
     )
+
+
+def _said(report: CheckReport) -> str:
+    """Return the reason of a verdict for another reader than the one who made the check."""
+    return report.because.replace("your own key", "the key of who made this page")
 
 
 def _worth(certificate: Mapping[str, Any], history: TierHistory, *, now: datetime) -> EffectiveTier:
