@@ -1,6 +1,6 @@
 # Two commands matter: `make demo` and `make test`. Both install what they need into .venv.
 .POSIX:
-.PHONY: demo test check tests pythons soak soak-chaos soak-mutants soak-data soak-figures
+.PHONY: demo test check tests pythons soak soak-chaos soak-mutants soak-data soak-figures soak-pages
 .PHONY: soak-adversaries publish bench bench-peers models lock clean
 
 PYTHON = $$(sh .ci/pythons | head -n 1)
@@ -40,8 +40,8 @@ tests: $(DEV)
 pythons: .venv/bin/python
 	sh .ci/reproduce
 
-# What `make test` leaves out, in four parts of which CI runs one for each commit.
-soak-chaos soak-mutants soak-data soak-figures: $(DEV)
+# What `make test` leaves out, in five parts of which CI runs one for each commit.
+soak-chaos soak-mutants soak-data soak-figures soak-pages: $(DEV)
 	$(TESTS) -m $$(echo $@ | tr - _)
 
 # All tests, with larger numbers: every mutant, a million doubles, more crashes. Hours; the mutants

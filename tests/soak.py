@@ -1,6 +1,6 @@
 """What `make test` leaves to `make soak-PART`: what takes long and says little about one change.
 
-Each name is the beginning of test ids. `.ci/run` runs one part of the four for each commit, so
+Each name is the beginning of test ids. `.ci/run` runs one part of the five for each commit, so
 that all have their turn; `make soak` runs everything, with larger numbers.
 """
 
@@ -211,6 +211,8 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/test_mixed_coverage.py::test_an_interval_with_a_human_part",
         "tests/theatre/test_scoring_holdout_gap.py::test_a_gap_is_flagged_as_often",
     ),
+    # Pages in a real browser, and what is dropped into them, in number.
+    "pages": (),
 }
 
 
