@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, sync_playwright
 
 Scheme = Literal["light", "dark"]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -91,7 +91,7 @@ def started_browser() -> Iterator[Browser]:
             yield browser
 
 
-@dataclass(slots=True)
+@dataclass  # without slots: Playwright keeps what listens as an attribute of the object
 class Window:
     """One page of a browser, and everything that it did which a page must not do."""
 
@@ -113,7 +113,7 @@ class Window:
         if kind in {"error", "warning"}:
             self.faults.append(f"console: {text}")
 
-    def _dismiss(self, dialog: Any) -> None:  # noqa: ANN401 - Playwright's
+    def _dismiss(self, dialog: Dialog) -> None:
         self.faults.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
@@ -172,8 +172,3 @@ def _guarded(context: BrowserContext, origin: str) -> Page:
 @cache
 def _axe_source() -> str:
     return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-
-
-def listed(faults: Sequence[str]) -> str:
-    """Return faults as an assertion shows them, one a line."""
-    return "\n".join(faults)
