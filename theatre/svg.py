@@ -249,3 +249,33 @@ def _list(points: Points) -> str:
 
 def _px(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def strip(score: float | None, low: float | None, high: float | None, other: float | None) -> str:
+    """Return a score from 0 to 1 with its interval on a line, as wide as there is room.
+
+    `other` is what the best trivial answer scores. Colours come from the style of the page, by
+    classes; without a style the shapes tell the parts apart. It says nothing aloud: the numbers
+    stand next to it.
+    """
+    parts = ['<line class="axis" x1="0%" x2="100%" y1="16" y2="16"/>']
+    parts += [
+        f'<line class="axis" x1="{at}%" x2="{at}%" y1="11" y2="21"/>' for at in range(0, 101, 25)
+    ]
+    if low is not None and high is not None:
+        wide = max(high - low, 0.002)
+        parts.append(
+            f'<rect class="range" x="{_px(100 * low)}%" y="10" width="{_px(100 * wide)}%" '
+            'height="12" rx="3"/>'
+        )
+    if other is not None:
+        parts.append(
+            f'<svg x="{_px(100 * other)}%" y="2" overflow="visible">'
+            '<path class="other" d="M-5 0L5 0L0 8Z"/></svg>'
+        )
+    if score is not None:
+        parts.append(f'<circle class="score" cx="{_px(100 * score)}%" cy="16" r="6"/>')
+    return (
+        '<svg class="strip" width="100%" height="30" overflow="visible" aria-hidden="true" '
+        f'focusable="false">{"".join(parts)}</svg>'
+    )

@@ -56,6 +56,10 @@ COMMANDS = {
     "log": ("theatre.cli.log_group:log", "Show, export, check and recover your log."),
     "monitor": ("theatre.cli.monitor_command:monitor", "Follow a log, and list what it owes."),
     "pin": ("theatre.cli.pin_command:pin", "Compile a draft into the template to commit."),
+    "report": (
+        "theatre.cli.report_command:report",
+        "Write the page of a certificate, as one file.",
+    ),
     "reproduce": ("theatre.cli.reproduce_command:reproduce", "Make the run of a bundle again."),
     "run": ("theatre.cli.run_command:run", "Run a draft, a template or a theatre."),
     "score": ("theatre.cli.score_command:score", "Score recorded answers again."),

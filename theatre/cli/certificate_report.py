@@ -13,7 +13,8 @@ from theatre.cli.computation_reports import print_computations
 from theatre.cli.exits import echo
 from theatre.cli.tables import format_bounds, format_interval, format_number, print_table
 from theatre.engine.canonical_json import parse_object
-from theatre.engine.scoring import COMPOSITE, Baseline
+from theatre.engine.scoring import COMPOSITE
+from theatre.pages.wording import best_baseline
 
 
 def print_certificate(bundle: Path, *, rows: Iterable[tuple[str, str]] = ()) -> None:
@@ -188,28 +189,6 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 # What the questions are worth as evidence, of a template or of a certificate.
-
-
-NOT_APPLICABLE = {
-    "judged": "a judge scores it",
-    "human": "people have a share",
-    "no-field": "no field committed",
-    "unplayable": "not played to an end",
-}
-"""Why a criterion has no baselines → the words of a table."""
-
-
-def best_baseline(
-    baselines: Mapping[str, Any] | None, criterion: str
-) -> tuple[float, Baseline] | str:
-    """Return the highest score of an answer without any work and its way, or why there is none."""
-    if baselines is None:
-        return ""
-    one = baselines["criteria"][criterion]
-    if one["not_applicable"] is not None:
-        return NOT_APPLICABLE[one["not_applicable"]]
-    scored = [(one[name.value]["score"], name) for name in Baseline if one[name.value] is not None]
-    return max(scored, key=lambda pair: pair[0]) if scored else "never scored"
 
 
 def baseline_text(baselines: Mapping[str, Any] | None, criterion: str) -> str:

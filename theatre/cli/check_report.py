@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from theatre.api.bundle_proofs import REQUIREMENTS
+from theatre.api.bundle_proofs import REQUIREMENTS, Reader
 from theatre.api.checks import check_folder, format_verdict
 from theatre.cli.exits import CommandEndedError, ExitCode, echo, print_document
 from theatre.engine.bundle_check import CheckReport, CheckStatus
 
 
 def require_consistent(
-    bundle: Path, *, as_json: bool, is_named: bool = False, certificate: Path | None = None
-) -> None:
+    bundle: Path,
+    *,
+    as_json: bool,
+    is_named: bool = False,
+    certificate: Path | None = None,
+    reader: Reader | None = None,
+) -> CheckReport:
     """Recompute every score of a bundle; where the check fails, print the report and end.
 
     `is_named`: which bundle it is stands above the report, too. Errors as `check_folder`.
     """
-    report = check_folder(bundle, certificate=certificate)
+    report = check_folder(bundle, certificate=certificate, reader=reader)
     if report.consistent:
-        return
+        return report
     if as_json:
         named = {"bundle": str(bundle)} if is_named else {}
         print_document({**named, **report.as_document()})

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from theatre.cli.certificate_report import best_baseline
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.scoring import COMPOSITE, wilson_interval
+from theatre.pages.wording import best_baseline
 from theatre.svg import (
     ACCENT,
     INK,

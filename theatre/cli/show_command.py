@@ -109,7 +109,7 @@ def show(theatre_id: str, *, plot: Path | None, as_json: bool) -> None:
     workspace = Workspace.from_environment()
     view = workspace.store.view(workspace.store.begun_with(theatre_id))
     report = logged_report(view)
-    plots = None if plot is None else draw_bundle(_certified_bundle(view), plot)
+    plots = None if plot is None else draw_bundle(certified_bundle(view), plot)
     if as_json:
         print_document(report | ({} if plots is None else {"plots": [str(p) for p in plots]}))
         return
@@ -118,15 +118,14 @@ def show(theatre_id: str, *, plot: Path | None, as_json: bool) -> None:
         echo(f"plot         {path}")
 
 
-def _certified_bundle(view: TheatreView) -> Path:
+def certified_bundle(view: TheatreView) -> Path:
+    """Return the bundle of a theatre; NotFoundError where it has no certificate."""
     resolution = view.resolution or {}
     if resolution.get("outcome") == "certified":
         return view.folder / bundle_name(view.theatre_id)
     ended = f"{resolution['outcome']} ({resolution['outcome_reason']})" if resolution else None
     seen = f"its outcome is {ended}" if ended else f"it is {view.state}: run it to its end first"
-    raise NotFoundError(
-        f"expected a certificate of theatre {view.theatre_id} to draw, got none: {seen}"
-    )
+    raise NotFoundError(f"expected a certificate of theatre {view.theatre_id}, got none: {seen}")
 
 
 @click.command()

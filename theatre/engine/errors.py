@@ -207,6 +207,12 @@ class HumanScoreRefusedError(TheatreError):
         self.refusals = tuple(refusals)
 
 
+class InvalidReportError(TheatreError):
+    """No report can be made of a document, or not in the place that was named."""
+
+    code = "report-refused"
+
+
 class RlmfExportError(TheatreError):
     """A bundle cannot be exported as training records."""
 

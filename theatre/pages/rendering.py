@@ -27,6 +27,7 @@ STATIC = "/static/"
 MOST_CHARACTERS = 2000
 """How much of a text that others wrote stands on a page where the template says no other figure."""
 NONE = "—"
+_PERCENT = "\N{NO-BREAK SPACE}%"
 
 # Controls, what changes the direction of text, and what has no width: a reader must see that they
 # are there, and they must not move what stands around them.
@@ -95,6 +96,8 @@ def _environment() -> Environment:
         moment=format_moment,
         percent=format_percent,
         plain=plain_text,
+        range=format_range,
+        svg=Markup,  # of theatre/svg.py, which escapes what it writes
         text=isolated_text,
     )
     environment.globals.update(
@@ -122,7 +125,14 @@ def format_percent(value: float | None) -> str:
         return NONE
     percent = 100 * value
     near_an_end = 0 < percent < 1 or 99 < percent < 100  # noqa: PLR2004 - never 0 % or 100 %
-    return f"{percent:.{1 if near_an_end else 0}f}\N{NO-BREAK SPACE}%"
+    return f"{percent:.{1 if near_an_end else 0}f}{_PERCENT}"
+
+
+def format_range(low: float | None, high: float | None) -> str:
+    """Return an interval of shares in per cent, or that there is none."""
+    if low is None or high is None:
+        return "no interval"
+    return f"{format_percent(low).removesuffix(_PERCENT)} to {format_percent(high)}"
 
 
 def format_day(value: str | None) -> Markup | str:

@@ -37,6 +37,7 @@ MISSING = {
     "import": "import jsonl nope --out x",
     "inspect": "inspect nope",
     "pin": "pin nope",
+    "report": "report nope",
     "reproduce": "reproduce nope",
     "run": "run nope",
     "score": "score --data nope --output x",

@@ -74,6 +74,7 @@ TABLE = {
         "RehearsalAdapterError",
         "RepositoryError",
         "RequestHeadersError",
+        "InvalidReportError",
         "RlmfExportError",
         "SanitisePolicyError",
         "UnknownScorerError",

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from theatre.api.checks import format_verdict
-from theatre.cli.certificate_report import best_baseline, shorten_path
+from theatre.cli.certificate_report import shorten_path
 from theatre.cli.demo.log_end import Stranger, Watched
 from theatre.cli.demo.place import DemoPlace
 from theatre.cli.demo.theatres import OpenRubric
@@ -26,6 +26,7 @@ from theatre.engine.bundle_check import CheckReport
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.replay import SubmittedScore
 from theatre.engine.scoring import COMPOSITE
+from theatre.pages.wording import best_baseline
 
 _COLUMNS = 80
 _TITLE_COLUMNS = 73

@@ -1,0 +1,146 @@
+"""What the page of a certificate shows, read from its bundle: for `echelon report`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from theatre.api.episodes import read_run
+from theatre.api.results import Episode
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.clock import parse_rfc3339
+from theatre.engine.episode_root import withheld_episodes
+from theatre.engine.templates import product_template
+from theatre.engine.tier_assigner import (
+    EffectiveTier,
+    IssuedCertificateFacts,
+    TierAssigner,
+    TierHistory,
+    VerificationTier,
+)
+from theatre.files.recorded_run import BundledRun
+from theatre.pages.certificate_page import (
+    CertificatePage,
+    EpisodeLine,
+    Vouching,
+    choose_episodes,
+    describe_value,
+)
+
+MOST_EPISODES = 1000
+"""More are sampled: the report is to be a file that can be sent."""
+_MOST_BYTES = 240
+"""Of each text of an episode."""
+
+
+def page_of_certificate(certificate: JsonObject, *, now: datetime) -> CertificatePage:
+    """Return the page of a certificate alone: nothing is checked, and no episode is listed."""
+    return CertificatePage(
+        certificate=certificate, worth=_worth(certificate, TierHistory(), now=now)
+    )
+
+
+def page_of_bundle(
+    bundle: Path, report: CheckReport, *, record: str | None, now: datetime
+) -> CertificatePage:
+    """Return the page of a bundle that was checked: `report` says what vouches for it.
+
+    `record` says which of the logged runs of its version it is, where a log is at hand. What the
+    template withholds is not on the page, also where the bundle has it.
+    """
+    run = BundledRun(bundle)
+    certificate = parse_object((bundle / "certificate.json").read_bytes())
+    tier: Mapping[str, Any] = parse_object((bundle / "tier.json").read_bytes())
+    private, criteria = _private(run, certificate), _Marks()
+    counts: Any = certificate["episode_counts"]
+    shown = choose_episodes(
+        (_line(one, private) for one in criteria.noticed(read_run(run))),
+        total=counts["total"],
+        most=MOST_EPISODES,
+    )
+    return CertificatePage(
+        certificate=certificate,
+        template=run.template,
+        worth=_worth(certificate, TierHistory.from_document(tier["history"]), now=now),
+        vouching=Vouching(verdict=report.verdict, because=report.because, record=record),
+        unmet=tier["assessment"]["unmet"],
+        history=tier["history"],
+        all_or_nothing=criteria.all_or_nothing(),
+        episodes=shown,
+    )
+
+
+def _worth(certificate: Mapping[str, Any], history: TierHistory, *, now: datetime) -> EffectiveTier:
+    issued = IssuedCertificateFacts(
+        construct_id=certificate["construct_id"],
+        construct_version=certificate["construct_version"],
+        tier=VerificationTier(certificate["verification_tier"]),
+        issued_at=parse_rfc3339(certificate["issued_at"]),
+        resolved_at=parse_rfc3339(certificate["theatre_resolved_at"]),
+    )
+    return TierAssigner.effective(issued, history, now=now)
+
+
+def _private(run: BundledRun, certificate: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return which episodes only their owner may see; None for all of them."""
+    config = product_template(run.template).product_theatre_config
+    if config.disclosure == "public":
+        return frozenset()
+    if config.withheld is None:
+        return None
+    ids = [one.episode_id for one in run.episodes()]
+    return withheld_episodes(config, certificate["commitment_hash"], ids)
+
+
+class _Marks:
+    """Notes which criteria only ever scored 0 or 1, while episodes pass by."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._between: set[str] = set()
+
+    def noticed(self, episodes: Iterator[Episode]) -> Iterator[Episode]:
+        for episode in episodes:
+            for name, score in episode.scores.items():
+                if score is not None:
+                    self._seen.add(name)
+                if score not in {0, 1, None}:
+                    self._between.add(name)
+            yield episode
+
+    def all_or_nothing(self) -> frozenset[str]:
+        return frozenset(self._seen - self._between)
+
+
+def _line(episode: Episode, private: frozenset[str] | None) -> EpisodeLine:
+    is_withheld = private is None or episode.episode_id in private
+    texts = (
+        {}
+        if is_withheld
+        else {
+            "asked": describe_value(episode.input_data, most=_MOST_BYTES),
+            "expected": describe_value(episode.expected, most=_MOST_BYTES),
+            "answered": describe_value(_answer(episode), most=_MOST_BYTES),
+        }
+    )
+    return EpisodeLine(
+        seq=episode.seq,
+        episode_id=episode.episode_id,
+        outcome=episode.outcome,
+        error=None if is_withheld else episode.error,
+        composite=episode.composite,
+        scores=episode.scores,
+        is_withheld=is_withheld,
+        **texts,
+    )
+
+
+def _answer(episode: Episode) -> object:
+    """Return the answer, and by whom it is where there are several."""
+    answers = [*episode.answers.values()]
+    if len(answers) == 1:
+        return answers[0]
+    return episode.answers or None
