@@ -9,10 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Dialog,
+    Page,
+    ViewportSize,
+    sync_playwright,
+)
 
 Scheme = Literal["light", "dark"]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -20,9 +27,8 @@ WANTED = (
     "expected a Chromium for the tests of pages: install Debian's package `chromium`, or name a"
     " Chromium or Chrome in ECHELON_BROWSER"
 )
-PHONE_WIDTH = 360
-PHONE = {"width": PHONE_WIDTH, "height": 740}
-DESK = {"width": 1100, "height": 900}
+PHONE: ViewportSize = {"width": 360, "height": 740}
+DESK: ViewportSize = {"width": 1100, "height": 900}
 # Playwright's own list turns off what a browser asks of its maker. No name has an address here.
 ARGUMENTS = ("--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
 
@@ -155,11 +161,10 @@ class Window:
 
 @contextlib.contextmanager
 def opened_window(
-    browser: Browser, origin: str, *, scheme: Scheme = "light", size: dict[str, int] | None = None
+    browser: Browser, origin: str, *, scheme: Scheme = "light", size: ViewportSize = DESK
 ) -> Iterator[Window]:
     """Open a page without cookies or a past; nothing that it asks for elsewhere is sent."""
-    width_and_height: Any = size or DESK
-    context = browser.new_context(viewport=width_and_height, color_scheme=scheme)
+    context = browser.new_context(viewport=size, color_scheme=scheme)
     with contextlib.closing(context):
         yield Window(_guarded(context, origin), origin)
 

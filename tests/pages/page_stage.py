@@ -40,6 +40,7 @@ class PageStage:
     second: str
     """Another certificate of the template."""
     template: str
+    home: Path
 
     @property
     def origin(self) -> str:
@@ -82,6 +83,7 @@ def page_stage(
             certificate=first["certificate_id"],
             second=second["certificate_id"],
             template=str(stage.template["theatre_id"]),
+            home=folder / "home",
         )
 
 
