@@ -279,3 +279,23 @@ def strip(score: float | None, low: float | None, high: float | None, other: flo
         '<svg class="strip" width="100%" height="30" overflow="visible" aria-hidden="true" '
         f'focusable="false">{"".join(parts)}</svg>'
     )
+
+
+def badge_of(lines: tuple[str, str], sentence: str, colour: str) -> str:
+    """Return a badge: two lines on a colour, and a sentence that is read aloud for both."""
+    first, second = lines
+    name, high = 84, 40
+    wide = name + 24 + max(width_of(first, 12), width_of(second, 10))
+    size = f'width="{_px(wide)}" height="{high}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {_px(wide)} {high}" '
+        f'font-family="{_FONT}" role="img" aria-label={quoteattr(_as_xml(sentence))}>\n'
+        f"<title>{escape(_as_xml(sentence))}</title>\n"
+        f'<rect {size} rx="5" fill="{INK}"/>\n'
+        f'<path d="M{name} 0H{_px(wide - 5)}a5 5 0 0 1 5 5V{high - 5}a5 5 0 0 1 -5 5H{name}z" '
+        f'fill="{colour}"/>\n'
+        f"{text(12, 25, 'Echelon', size=14, bold=True, colour='#ffffff')}\n"
+        f"{text(name + 12, 17, first, size=12, bold=True, colour='#ffffff')}\n"
+        f"{text(name + 12, 32, second, size=10, colour='#ffffff')}\n"
+        "</svg>\n"
+    )

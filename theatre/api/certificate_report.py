@@ -23,17 +23,14 @@ from theatre.engine.tier_assigner import (
 )
 from theatre.files.recorded_run import BundledRun
 from theatre.pages.certificate_page import (
+    MOST_IN_REPORT,
+    TEXT_BYTES,
     CertificatePage,
     EpisodeLine,
     Vouching,
     choose_episodes,
     describe_value,
 )
-
-MOST_EPISODES = 1000
-"""More are sampled: the report is to be a file that can be sent."""
-_MOST_BYTES = 240
-"""Of each text of an episode."""
 
 
 def page_of_certificate(certificate: JsonObject, *, now: datetime) -> CertificatePage:
@@ -44,7 +41,12 @@ def page_of_certificate(certificate: JsonObject, *, now: datetime) -> Certificat
 
 
 def page_of_bundle(
-    bundle: Path, report: CheckReport, *, record: str | None, now: datetime
+    bundle: Path,
+    report: CheckReport,
+    *,
+    record: str | None,
+    now: datetime,
+    most: int = MOST_IN_REPORT,
 ) -> CertificatePage:
     """Return the page of a bundle that was checked: `report` says what vouches for it.
 
@@ -59,7 +61,7 @@ def page_of_bundle(
     shown = choose_episodes(
         (_line(one, private) for one in criteria.noticed(read_run(run))),
         total=counts["total"],
-        most=MOST_EPISODES,
+        most=most,
     )
     return CertificatePage(
         certificate=certificate,
@@ -121,9 +123,9 @@ def _line(episode: Episode, private: frozenset[str] | None) -> EpisodeLine:
         {}
         if is_withheld
         else {
-            "asked": describe_value(episode.input_data, most=_MOST_BYTES),
-            "expected": describe_value(episode.expected, most=_MOST_BYTES),
-            "answered": describe_value(_answer(episode), most=_MOST_BYTES),
+            "asked": describe_value(episode.input_data, most=TEXT_BYTES),
+            "expected": describe_value(episode.expected, most=TEXT_BYTES),
+            "answered": describe_value(_answer(episode), most=TEXT_BYTES),
         }
     )
     return EpisodeLine(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +18,9 @@ from theatre.cli.show_command import certified_bundle
 from theatre.engine.bundle_check import CheckReport, Verdict
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import InvalidReportError
+
+if TYPE_CHECKING:
+    from theatre.pages.certificate_page import CertificatePage
 
 
 @click.command()
@@ -61,7 +65,6 @@ def write_report(
     report of the check, where that fails.
     """
     from theatre.api import certificate_report as pages  # noqa: PLC0415 - only with the extra
-    from theatre.pages.certificate_page import render_report  # noqa: PLC0415 - the same
 
     now, place, check = utc_now(), Path(target), None
     if place.is_file():
@@ -71,6 +74,19 @@ def write_report(
         reader = None if trust is None else read_reader(trust, None, bundle)
         check = require_consistent(bundle, as_json=as_json, reader=reader)
         page = pages.page_of_bundle(bundle, check, record=_record(bundle, check), now=now)
+    return _write(page, check, output)
+
+
+def write_checked(bundle: Path, check: CheckReport, output: Path) -> JsonObject:
+    """Write the page of a bundle whose check was made already; errors as `write_report`."""
+    from theatre.api import certificate_report as pages  # noqa: PLC0415 - only with the extra
+
+    return _write(pages.page_of_bundle(bundle, check, record=None, now=utc_now()), check, output)
+
+
+def _write(page: CertificatePage, check: CheckReport | None, output: Path) -> JsonObject:
+    from theatre.pages.certificate_page import render_report  # noqa: PLC0415 - only with the extra
+
     content = render_report(page).encode("utf-8", "replace")
     try:
         output.write_bytes(content)

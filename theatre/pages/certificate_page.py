@@ -21,6 +21,13 @@ from theatre.svg import strip
 
 Document = Mapping[str, Any]
 
+MOST_ON_PAGE = 25
+"""Episodes on a page that is served: so that it stays below 60 KB."""
+MOST_IN_REPORT = 1000
+"""In a report: so that it can be sent, below 1.5 MB."""
+TEXT_BYTES = 240
+"""Of each text of an episode in a list, as HTML."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeLine:
@@ -137,7 +144,7 @@ def _values(page: CertificatePage) -> dict[str, Any]:
         "page": page,
         "certificate": certificate,
         "template": page.template or {},
-        "standing": standing_of(page.worth),
+        "standing": standing_of(page.worth, page.vouching.verdict),
         "headline": rows[0],
         "rows": rows,
         "counts": certificate["episode_counts"],
@@ -167,19 +174,23 @@ class Standing(NamedTuple):
     words: str
 
 
-def standing_of(worth: EffectiveTier) -> Standing:
-    """Return how a certificate stands; the worst that is known of it comes first."""
-    if worth.status is CertificateStatus.REVOKED:
-        return Standing("bad", "✕", "REVOKED")
-    if "dispute-open" in worth.reasons:
-        return Standing("bad", "!", "DISPUTED")
-    if worth.status is CertificateStatus.EXPIRED:
-        return Standing("bad", "✕", "EXPIRED")
-    if worth.tier is VerificationTier.UNVERIFIED:
-        return Standing("warn", "?", "UNVERIFIED")
-    if worth.tier is not worth.issued_tier:
-        return Standing("warn", "?", str(worth.tier))
-    return Standing("good", "✓", str(worth.tier))
+def standing_of(worth: EffectiveTier, verdict: Verdict | None) -> Standing:
+    """Return how a certificate stands; the worst that is known of it comes first.
+
+    What nothing vouches for never looks good: anyone can make a bundle that is consistent.
+    """
+    tier = str(worth.tier)
+    is_vouched = VOUCHED[verdict][0] == "good"
+    known = (
+        (verdict is Verdict.NOT_VALID, Standing("bad", "✕", "NOT VALID")),
+        (worth.status is CertificateStatus.REVOKED, Standing("bad", "✕", "REVOKED")),
+        ("dispute-open" in worth.reasons, Standing("bad", "!", "DISPUTED")),
+        (worth.status is CertificateStatus.EXPIRED, Standing("bad", "✕", "EXPIRED")),
+        (worth.tier is not worth.issued_tier, Standing("warn", "?", tier)),
+        (worth.tier is VerificationTier.UNVERIFIED, Standing("warn", "?", tier)),
+        (not is_vouched, Standing("warn", "?", tier)),
+    )
+    return next((one for holds, one in known if holds), Standing("good", "✓", tier))
 
 
 VOUCHED: Mapping[Verdict | None, tuple[str, str]] = {

@@ -44,7 +44,7 @@ def test_the_demo_succeeds_and_leaves_nothing_but_its_folder(demonstration: Demo
     assert {path.name for path in demonstration.folder.iterdir()} == {
         *("bundles", "certificates", "constructs.toml", "evidence", "keys", "lock"),
         *("monitor", "pages.txt", "people.json", "plots", "postgres", "rewritten", "service.log"),
-        *("trust", "trust.json"),
+        *("report.html", "trust", "trust.json"),
     }
     for name in ("people.json", "keys/tokens.json", "trust/issuer.pem", "trust/log.pem"):
         assert stat.S_IMODE((demonstration.folder / name).stat().st_mode) == 0o600
@@ -308,7 +308,17 @@ def test_the_demo_as_a_document_holds_everything_that_it_shows(
 ) -> None:
     told = demonstration.told
     assert set(told) == {
-        *("home", "seconds", "baselines", "ratings", "routing", "forgery", "stranger", "fork"),
+        *(
+            "home",
+            "report",
+            "seconds",
+            "baselines",
+            "ratings",
+            "routing",
+            "forgery",
+            "stranger",
+            "fork",
+        ),
         *TEMPLATES,
     }
     assert told["home"] == str(demonstration.folder)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import click
 
@@ -38,6 +39,7 @@ from theatre.cli.exits import (
     require_extras,
 )
 from theatre.cli.pictures import draw_bundle
+from theatre.cli.report_command import write_checked
 from theatre.engine.bundle_check import Verdict
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import resource_root
@@ -113,9 +115,12 @@ def _play(place: DemoPlace, pages: Pages) -> tuple[JsonObject, bool]:
         and stranger.verdict == Verdict.LOGGED
         and rewritten.fork is not None
     )
+    page = place.folder / "report.html"
     if is_sound:
-        _print_end(place, pages)
+        write_checked(runs["observer"].bundle, checks["observer"], page)
+        _print_end(place, pages, page)
     return {
+        "report": str(page) if is_sound else None,
         "home": str(place.folder),
         "seconds": round(pages.seconds, 1),
         **{
@@ -158,8 +163,10 @@ def _draw(runs: Mapping[str, Certified], place: DemoPlace, pages: Pages) -> Json
     return drawn
 
 
-def _print_end(place: DemoPlace, pages: Pages) -> None:
+def _print_end(place: DemoPlace, pages: Pages, page: Path) -> None:
     pages.end("Bundles passed; forgery and rewritten log were seen. Nothing is left running.")
+    with pages.part(View.BOTH):
+        print_fact("to read", f"{shorten_path(page)}, Observer's certificate, in a browser")
     with pages.part(View.SHORT):
         print_fact("the rest", f"{shorten_path(place.pages)}; `echelon demo --verbose` prints it")
     with pages.part(View.WHOLE):

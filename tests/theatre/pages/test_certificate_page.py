@@ -1,0 +1,222 @@
+"""The page and the badge say what the certificate says, and never more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sealed_evidence import sealed_document
+from tests.theatre.pages.test_hostile_text import WORTH, Elements, page_of, values_of
+from theatre.engine.bundle_check import Verdict
+from theatre.engine.tier_assigner import CertificateStatus, EffectiveTier, VerificationTier
+from theatre.pages import wording
+from theatre.pages.badge import render_badge
+from theatre.pages.certificate_page import (
+    MOST_ON_PAGE,
+    TEXT_BYTES,
+    CertificatePage,
+    EpisodeLine,
+    Vouching,
+    choose_episodes,
+    describe_value,
+    render_certificate,
+    render_report,
+    standing_of,
+)
+
+PAGE = Path(__file__).parents[3] / "docs" / "certificate.md"
+UNVERIFIED = VerificationTier.UNVERIFIED
+
+
+def worth(**changes: Any) -> EffectiveTier:  # noqa: ANN401 - fields of the value
+    return replace(WORTH, **changes)
+
+
+def said(page: CertificatePage) -> str:
+    return " ".join(Elements(render_certificate(page)).text.split())
+
+
+def lines(count: int, failures: frozenset[int] = frozenset()) -> Iterator[EpisodeLine]:
+    for seq in range(1, count + 1):
+        yield EpisodeLine(
+            seq=seq,
+            episode_id=f"episode-{seq}",
+            outcome="missing" if seq in failures else "scored",
+            error="timeout" if seq in failures else None,
+            composite=0 if seq in failures else seq / count,
+            scores={"right": 0 if seq in failures else 1},
+            asked=describe_value("é&" * 500, most=TEXT_BYTES),
+            expected=describe_value('"' * 500, most=TEXT_BYTES),
+            answered=describe_value({"x": "x" * 500}, most=TEXT_BYTES),
+        )
+
+
+@pytest.fixture(scope="module")
+def observer() -> CertificatePage:
+    return page_of(values_of("product_observer_v1"))
+
+
+def test_the_verdict_stands_first_with_score_n_interval_tier_and_its_end(
+    observer: CertificatePage,
+) -> None:
+    verdict = said(observer).partition("In short")[0]
+    assert "observer reached 47 % of the possible score over 3 criteria, in 163 episodes" in verdict
+    assert "(95 % interval: 42 to 52 %)" in verdict
+    assert "BACKTESTED until 21 February 2027. Signed and logged, run 1 of 1." in verdict
+    # What limits it stands next to it.
+    assert "Some questions hold their own answer, word for word" in verdict
+    assert "On canvas_enrichment_freshness an answer without any work does as well" in verdict
+    assert "5 things are missing for PROVEN" in verdict
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "kind", "words"),
+    [
+        ({}, Verdict.LOGGED, "good", "BACKTESTED"),
+        ({}, Verdict.VALID, "good", "BACKTESTED"),
+        ({}, Verdict.CONSISTENT, "warn", "BACKTESTED"),
+        ({}, None, "warn", "BACKTESTED"),
+        ({}, Verdict.NOT_VALID, "bad", "NOT VALID"),
+        ({"tier": UNVERIFIED}, Verdict.LOGGED, "warn", "UNVERIFIED"),
+        ({"tier": UNVERIFIED, "issued_tier": UNVERIFIED}, Verdict.LOGGED, "warn", "UNVERIFIED"),
+        ({"tier": UNVERIFIED, "reasons": ("dispute-open",)}, Verdict.LOGGED, "bad", "DISPUTED"),
+        ({"status": CertificateStatus.EXPIRED}, Verdict.LOGGED, "bad", "EXPIRED"),
+        ({"status": CertificateStatus.REVOKED}, Verdict.LOGGED, "bad", "REVOKED"),
+    ],
+)
+def test_what_does_not_stand_does_not_look_good(
+    observer: CertificatePage,
+    changes: dict[str, Any],
+    verdict: Verdict | None,
+    kind: str,
+    words: str,
+) -> None:
+    standing = standing_of(worth(**changes), verdict)
+    assert (standing.kind, standing.words) == (kind, words)
+    page = replace(observer, worth=worth(**changes), vouching=Vouching(verdict=verdict))
+    assert f'<section class="verdict {kind}"' in render_certificate(page)
+    assert words in said(page).partition("In short")[0]
+
+
+def test_each_code_that_the_document_names_has_words() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    caps, findings = (
+        {
+            code.partition(":")[0]
+            for row in re.findall(r"^\| (`[a-z].*?) \|", part, re.MULTILINE)
+            for code in re.findall(r"`([^`]+)`", row)
+        }
+        for part in (
+            text.partition("Codes of `caps`")[2].partition("Codes of `findings`")[0],
+            text.partition("Codes of `findings`")[2].partition("\n\nA certificate under")[0],
+        )
+    )
+    assert caps == set(wording.CAPS)
+    assert findings == set(wording.FINDINGS)
+
+
+def test_a_page_is_small_and_asks_no_other_host(observer: CertificatePage) -> None:
+    shown = choose_episodes(lines(500), total=500, most=MOST_ON_PAGE)
+    page = render_certificate(replace(observer, episodes=shown))
+    assert len(page.encode()) <= 60_000
+    assert "24 of 500 are listed" in " ".join(Elements(page).text.split())
+    found = Elements(page).elements
+    addresses = [names[key] for _, names in found for key in ("href", "src") if names.get(key)]
+    assert [
+        one for one in addresses if one is None or not one.startswith(("/", "#", "data:"))
+    ] == []
+    assert [names for _, names in found if "style" in names] == []
+
+
+def test_a_report_of_a_thousand_episodes_is_one_file_that_allows_its_own_parts_alone(
+    observer: CertificatePage,
+) -> None:
+    page = replace(observer, episodes=choose_episodes(lines(100), total=100, most=100), links={})
+    content = render_report(page)
+    bare = render_report(replace(page, episodes=None))
+    of_a_hundred = len(content.encode()) - len(bare.encode())
+    assert 10 * of_a_hundred <= 1_250_000  # the rest is for style, scripts and what may come
+    assert len(bare.encode()) <= 250_000
+    found = Elements(content).elements
+    assert [names for _, names in found if "src" in names] == []
+    (policy,) = [names["content"] for _, names in found if "http-equiv" in names]
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+
+
+def test_of_many_episodes_the_worst_and_an_even_sample_are_listed() -> None:
+    failures = frozenset({7, 4999})
+    shown = choose_episodes(lines(5000, failures), total=5000, most=100)
+    assert [line.seq for line in shown.lines[:3]] == [7, 4999, 1]
+    assert shown.every == 100
+    assert len(shown.lines) == 99  # 50 and 50, one of them in both
+    whole = choose_episodes(lines(50, frozenset({9})), total=50, most=50)
+    assert (len(whole.lines), whole.lines[0].seq, whole.every) == (50, 9, None)
+
+
+# The badge.
+
+
+CERTIFICATE = sealed_document("product_observer_v1", "certificate.json")
+
+
+def test_a_badge_quotes_all_that_the_wording_rule_asks_for() -> None:
+    badge = render_badge(CERTIFICATE, WORTH)
+    title = badge.partition("<title>")[2].partition("</title>")[0]
+    for part in (
+        *("BACKTESTED", "47\N{NO-BREAK SPACE}%", "n = 163", "42 to 52\N{NO-BREAK SPACE}%"),
+        *("resolved 2026-11-23", "expires 2027-02-21", CERTIFICATE["commitment_hash"]),
+    ):
+        assert part in title
+    shown = "".join(re.findall(r">([^<]+)</text>", badge))
+    for part in ("BACKTESTED", "47", "42 to 52", "n = 163", "2026-11-23", "2027-02-21"):
+        assert part in shown
+    assert CERTIFICATE["commitment_hash"][:12] in shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"reasons": ("run-older-than-90-days",)}, "The run is older than 90 days"),
+        ({"reasons": ("dispute-open",)}, "A dispute about it is open"),
+        ({"reasons": ("owner-not-confirmed",)}, "It was not run by the confirmed owner"),
+    ],
+)
+def test_a_badge_whose_tier_has_lapsed_has_no_score_and_no_colour(
+    changes: dict[str, Any], why: str
+) -> None:
+    badge = render_badge(CERTIFICATE, worth(tier=UNVERIFIED, **changes))
+    assert "UNVERIFIED" in badge
+    assert why in badge
+    assert "47" not in re.sub("[0-9a-f]{64}", "", "".join(re.findall(r">([^<]+)<", badge)))
+    assert "#1b5e9b" not in badge
+
+
+def test_the_colour_of_a_badge_does_not_follow_the_score() -> None:
+    def colours(score: float) -> list[str]:
+        badge = render_badge({**CERTIFICATE, "composite_score": score}, WORTH)
+        return re.findall(r'fill="(#[0-9a-f]{6})"', badge)
+
+    assert colours(0.01) == colours(0.99)
+
+
+def test_a_construct_without_a_certificate_has_a_badge_that_says_so() -> None:
+    assert "UNVERIFIED" in render_badge(None, None)
+
+
+def test_the_end_of_a_tier_is_in_the_page_for_who_opens_it_later(observer: CertificatePage) -> None:
+    (verdict,) = [
+        names for _, names in Elements(render_report(observer)).elements if "data-expires" in names
+    ]
+    assert verdict["data-expires"] == CERTIFICATE["expires_at"]
+    ended = datetime(2027, 3, 1, tzinfo=UTC)
+    lapsed = worth(tier=UNVERIFIED, status=CertificateStatus.EXPIRED, as_of=ended)
+    found = Elements(render_report(replace(observer, worth=lapsed))).elements
+    assert [names for _, names in found if "data-expires" in names] == []
