@@ -142,6 +142,25 @@ async def get_routing(
     declared_review: Annotated[str | None, Query(max_length=100)] = None,
 ) -> Response:
     """Return how far a construct is trusted now; UNVERIFIED for an unknown one."""
+    shown = await routing_document(
+        request,
+        reading,
+        construct_id,
+        construct_version=construct_version,
+        declared_review=declared_review,
+    )
+    return JSONResponse(shown.model_dump(mode="json"), headers=_CACHING)
+
+
+async def routing_document(
+    request: Request,
+    reading: AsyncConnection,
+    construct_id: str,
+    *,
+    construct_version: str | None = None,
+    declared_review: str | None = None,
+) -> Routing:
+    """Return how far a construct is trusted now."""
     service = get_service(request)
     now = service.clock()
     answer = await routing.route(
@@ -154,7 +173,7 @@ async def get_routing(
         now=now,
     )
     decides = None if answer.run_by is None else True
-    shown = Routing.model_validate(
+    return Routing.model_validate(
         {
             "construct_id": construct_id,
             "construct_version": answer.construct_version,
@@ -173,7 +192,6 @@ async def get_routing(
             "valid_until": answer.valid_until,
         }
     )
-    return JSONResponse(shown.model_dump(mode="json"), headers=_CACHING)
 
 
 async def _shown(
@@ -195,15 +213,20 @@ async def _shown(
     # Weak: `as_of` changes with every reading.
     parts = (read.sha256, effective.tier, effective.status, "+".join(effective.reasons))
     etag = f'W/"{".".join(parts)}.{sha256_hex(str(read.worth.run).encode())[:16]}"'
-    shown = {
-        **read.document,
-        **_status_fields(read.view, read.worth),
-        "as_of": to_jsonable_python(effective.as_of),
-        "document_sha256": read.sha256,
-    }
+    shown = certificate_view(read)
     return answer_not_modified(request, etag, **_CACHING) or JSONResponse(
         shown, headers={"ETag": etag, **_CACHING}
     )
+
+
+def certificate_view(read: certificates.ReadCertificate) -> dict[str, object]:
+    """Return a certificate as one is shown: its fields, and what it is worth now."""
+    return {
+        **read.document,
+        **_status_fields(read.view, read.worth),
+        "as_of": to_jsonable_python(read.worth.effective.as_of),
+        "document_sha256": read.sha256,
+    }
 
 
 def _run_fields(run: RunPlace) -> dict[str, object]:

@@ -15,6 +15,7 @@ from backend.api.http.access_policy import CurrentUser, for_owner, resource_rout
 from backend.api.http.openapi import describe_headers
 from backend.api.http.service import Service, get_service
 from backend.api.theatre_routes import theatre_document
+from backend.auth.credentials import Principal
 from backend.auth.credentials import Scope as KeyScope
 from backend.services.runs.runs import theatre_events
 from backend.services.theatres import read_theatre
@@ -43,6 +44,11 @@ _HIGHEST = 2**31 - 1
 @for_owner(KeyScope.READ, "not-found")
 async def watch_theatre(request: Request, user: CurrentUser, theatre_id: UUID) -> Response:
     """Watch a theatre: state, progress, hitl, end. `Last-Event-ID` resumes."""
+    return await stream_theatre(request, user, theatre_id)
+
+
+async def stream_theatre(request: Request, user: Principal, theatre_id: UUID) -> Response:
+    """Return the events of a user's theatre as a stream; NotFoundError where it is not theirs."""
     service = get_service(request)
     async with service.engine.connect() as connection:
         await read_theatre(connection, str(theatre_id), user_id=user.user_id)

@@ -5,10 +5,12 @@ Paths and bytes of `/log/…` are those of C2SP tlog-tiles. Source: docs/contrac
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Path, Request
+from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse, Response
 
 from backend.api.http.access_policy import public, resource_router
@@ -130,11 +132,19 @@ async def get_record(
 ) -> Response:
     """Return what came of every logged run of a construct by any user; zeros for an unknown."""
     now = get_service(request).clock()
+    shown = await record_document(reading, construct_id, construct_version, now=now)
+    return JSONResponse(shown.model_dump(mode="json"), headers={"Cache-Control": FRESH})
+
+
+async def record_document(
+    reading: AsyncConnection, construct_id: str, construct_version: str | None, *, now: datetime
+) -> ConstructRecord:
+    """Return the record of a construct, or of one version of it."""
     counts, versions = await publication.construct_record(
         reading, construct_id, construct_version, now=now
     )
     audits = await count_audits(reading, construct_id, construct_version, now=now)
-    shown = ConstructRecord.model_validate(
+    return ConstructRecord.model_validate(
         {
             "audits": audits._asdict(),
             **counts.as_document(),
@@ -147,7 +157,6 @@ async def get_record(
             "as_of": now,
         }
     )
-    return JSONResponse(shown.model_dump(mode="json"), headers={"Cache-Control": FRESH})
 
 
 def _send(request: Request, data: bytes, *, media_type: str, caching: str) -> Response:

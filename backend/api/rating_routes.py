@@ -38,7 +38,7 @@ async def get_rating(
         asked_by=user,
         resources=service.resources,
     )
-    return _shown(str(theatre_id), found)
+    return rating_document(str(theatre_id), found)
 
 
 @router.post(
@@ -87,7 +87,8 @@ async def submit_scores(
     )
 
 
-def _shown(theatre_id: str, found: ratings.OpenRating) -> Rating:
+def rating_document(theatre_id: str, found: ratings.OpenRating) -> Rating:
+    """Return what a person is asked, as they get it."""
     desk, rating = found.desk, found.desk.rating
     return Rating(
         theatre_id=theatre_id,

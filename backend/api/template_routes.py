@@ -7,6 +7,7 @@ from functools import cache
 from typing import Annotated
 
 from fastapi import Path, Query, Request
+from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import Response
 
 from backend.api.http.access_policy import public, resource_router
@@ -71,16 +72,21 @@ async def get_template(
     sha256: Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$")] = None,
 ) -> Response:
     """Return the newest committed template of an id, or the one with these bytes."""
-    found = await template_of(transaction, template_id, sha256=sha256)
+    shown = (await template_document(transaction, template_id, sha256)).model_dump(mode="json")
+    # What has these bytes is always the same; an id may stand for a newer template tomorrow.
+    return tagged_json(request, shown, caching=FRESH if sha256 is None else IMMUTABLE)
+
+
+async def template_document(
+    connection: AsyncConnection, template_id: str, sha256: str | None
+) -> WholeTemplateDocument:
+    """Return a committed template; NotFoundError where there is none that is open."""
+    found = await template_of(connection, template_id, sha256=sha256)
     if found is None:
         raise NotFoundError("expected a committed template, got none")
     schema = _schema(TEMPLATE_SCHEMAS[found.view.schema_version])
     body = parse_object(found.document)
-    shown = WholeTemplateDocument(
-        **found.view._asdict(), template_json=body, json_schema=schema
-    ).model_dump(mode="json")
-    # What has these bytes is always the same; an id may stand for a newer template tomorrow.
-    return tagged_json(request, shown, caching=FRESH if sha256 is None else IMMUTABLE)
+    return WholeTemplateDocument(**found.view._asdict(), template_json=body, json_schema=schema)
 
 
 @cache

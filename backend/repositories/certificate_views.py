@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, cast
 from sqlalchemy import (
     ColumnElement,
     Select,
+    Text,
     and_,
     bindparam,
     case,
@@ -51,6 +53,7 @@ SHOWN = (
 )
 """The columns of a CertificateView, of what `joined_with_run` joins."""
 _UNVERIFIED = "UNVERIFIED"
+_LIKE_SIGNS = re.compile(r"[\\%_]")
 _AT_A_MOMENT = frozenset({"tier", "status"})
 Shape = tuple[str, ...]
 """Which members of a filter restrict, by name."""
@@ -117,6 +120,8 @@ class CertificateFilter:
     construct_version: str | None = None
     tier: str | None = None
     status: str | None = None
+    search: str | None = None
+    """Letters in the id of construct or template, in any case."""
 
     def shape(self) -> Shape:
         """Return the names of what restricts."""
@@ -127,6 +132,9 @@ class CertificateFilter:
         """Return the parameters of a statement of this shape, at `now`."""
         parameters = {name: value for name, value in asdict(self).items() if value is not None}
         parameters["accepted"] = accepted
+        if self.search is not None:
+            letters = _LIKE_SIGNS.sub(r"\\\g<0>", queryable_text(self.search))
+            parameters["search"] = f"%{letters}%"
         return parameters | ({"now": now} if _AT_A_MOMENT.intersection(parameters) else {})
 
 
@@ -262,7 +270,16 @@ def _listed(shape: Shape) -> ColumnElement[bool]:
         "tier": effective,
         "status": case((expired, literal("expired")), else_=literal("current")),
     }
-    named = (columns[name] == bindparam(name, type_=columns[name].type) for name in shape)
+    named = [
+        columns[name] == bindparam(name, type_=columns[name].type)
+        for name in shape
+        if name in columns
+    ]
+    if "search" in shape:
+        pattern = bindparam("search", type_=Text)
+        named.append(
+            or_(certificate.construct_id.ilike(pattern), certificate.template_id.ilike(pattern))
+        )
     return and_(literal(value=True), *named)
 
 

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import func, insert, select, text
+from sqlalchemy import and_, func, insert, select, text
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -25,6 +25,7 @@ from backend.database.models import (
     LoggedEntry,
     LogTile,
     QueuedEntry,
+    TheatreCertificate,
     TrustDocument,
 )
 from backend.repositories.theatres import queryable_columns
@@ -131,6 +132,35 @@ class LoggedRow(NamedTuple):
     place: int
     entry: bytes
     checkpoint: bytes
+
+
+class ListedEntry(NamedTuple):
+    """An entry of the log in its place, and the certificate that it is of, if it is of one."""
+
+    place: int
+    entry: bytes
+    certificate_id: str | None
+
+
+async def find_listed_entries(
+    connection: AsyncConnection, *, before: int | None, limit: int
+) -> Sequence[ListedEntry]:
+    """Return entries of the log, the newest first, from the place below `before` on."""
+    query = (
+        select(LoggedEntry.log_index, LoggedEntry.entry, TheatreCertificate.id)
+        .outerjoin(QueuedEntry, QueuedEntry.id == LoggedEntry.queue_id)
+        .outerjoin(
+            TheatreCertificate,
+            and_(
+                TheatreCertificate.theatre_id == QueuedEntry.theatre_id,
+                QueuedEntry.type == EntryType.CERTIFICATE.value,
+            ),
+        )
+    )
+    if before is not None:
+        query = query.where(LoggedEntry.log_index < before)
+    rows = await connection.execute(query.order_by(LoggedEntry.log_index.desc()).limit(limit))
+    return [ListedEntry._make(row) for row in rows]
 
 
 async def find_commitment(connection: AsyncConnection, theatre_id: str) -> LoggedRow | None:

@@ -53,6 +53,8 @@ class Access(StrEnum):
     """The owner of what the path names; others get 404."""
     DISCLOSED = "disclosed"
     """The owner, and everyone once it is public."""
+    VISITOR = "visitor"
+    """A person in a browser, signed in or not; what is shown follows the rules above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,15 @@ def disclosed(scope: Scope, *refuses: str) -> AccessPolicy:
     return AccessPolicy(access=Access.DISCLOSED, scope=scope, refuses=refuses)
 
 
+def for_visitors(
+    scope: Scope, *refuses: str, rate: Rate = Rate.READ, idempotent: bool = False
+) -> AccessPolicy:
+    """Declare a page that a person may be signed in to; `scope` is what a session needs for it."""
+    return AccessPolicy(
+        access=Access.VISITOR, scope=scope, idempotent=idempotent, rate=rate, refuses=refuses
+    )
+
+
 def sharing_headers(scope: HttpScope) -> dict[str, str]:
     """Return what an answer says of who may read it, problems included.
 
@@ -112,7 +123,8 @@ def sharing_headers(scope: HttpScope) -> dict[str, str]:
     declared: AccessPolicy | None = scope["state"].get("declared")
     if declared is None:
         return {}
-    headers = {} if declared.access is Access.PUBLIC else {"Vary": "Authorization"}
+    asked_with = "Cookie" if declared.access is Access.VISITOR else "Authorization"
+    headers = {} if declared.access is Access.PUBLIC else {"Vary": asked_with}
     is_open = declared.access in {Access.PUBLIC, Access.DISCLOSED}
     if is_open and scope["method"] in _READING and scope["state"].get("principal") is None:
         headers |= OPEN_TO_PAGES
@@ -141,7 +153,7 @@ class DeclaredRoute(APIRoute):
             rates = get_service(request).rates
             rates.admit_address(self.declared.rate, request.client.host if request.client else "")
             self._refuse_other_parameters(request)
-            request.state.principal = principal = await self._admit(request)
+            request.state.principal = principal = await self.admit(request)
             if principal is not None and request.method not in _READING:
                 rates.admit_write(principal.user_id)
             try:
@@ -171,7 +183,8 @@ class DeclaredRoute(APIRoute):
         if wrong:
             raise RequestInvalidError(wrong[:1])
 
-    async def _admit(self, request: Request) -> Principal | None:
+    async def admit(self, request: Request) -> Principal | None:
+        """Return who asks, None for the public; UnauthenticatedError, RequestRefusedError."""
         if self.declared.access is Access.PUBLIC:
             return None
         credential = _credential(request)
@@ -205,7 +218,7 @@ async def get_current_user(request: Request) -> Principal:
 
 
 async def get_reader(request: Request) -> Principal | None:
-    """Return the principal on a disclosed route; None for the public."""
+    """Return the principal on a disclosed route or a page; None for the public."""
     return cast("Principal | None", request.state.principal)
 
 

@@ -72,18 +72,22 @@ def form_body(model: type[Document]) -> Callable[[Request], Awaitable[Document]]
     """Return a dependency that reads a form without files as `model`, whose fields are texts."""
 
     async def read(request: Request) -> Document:
-        require_media_type(request, FORM)
-        pairs = _pairs(await request.body())
-        if len({name for name, _ in pairs}) != len(pairs):
-            raise RequestInvalidError(
-                [RequestViolation("", "repeated-field", "expected each once")]
-            )
+        fields = await read_form_fields(request)
         try:
-            return model.model_validate(dict(pairs))
+            return model.model_validate(fields)
         except ValidationError as error:
             raise RequestInvalidError(violations_of(error)) from None
 
     return read
+
+
+async def read_form_fields(request: Request, *, at_most: int = _MAX_FIELDS) -> dict[str, str]:
+    """Return the fields of a form without files; raises as `form_body`."""
+    require_media_type(request, FORM)
+    pairs = _pairs(await request.body(), at_most)
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise RequestInvalidError([RequestViolation("", "repeated-field", "expected each once")])
+    return dict(pairs)
 
 
 def describe_body(model: type[BaseModel], media_type: str = JSON) -> dict[str, Any]:
@@ -114,16 +118,16 @@ def _inline_references(schema: Any, definitions: Mapping[str, Any]) -> Any:  # n
     return {name: _inline_references(one, definitions) for name, one in schema.items()}
 
 
-def _pairs(body: bytes) -> list[tuple[str, str]]:
+def _pairs(body: bytes, at_most: int) -> list[tuple[str, str]]:
     try:
         return parse_qsl(
             body.decode("ascii"),
             keep_blank_values=True,
             strict_parsing=bool(body),
             errors="strict",
-            max_num_fields=_MAX_FIELDS,
+            max_num_fields=at_most,
         )
     except ValueError:
         raise RequestInvalidError(
-            [RequestViolation("", "form", f"expected a form of at most {_MAX_FIELDS} fields")]
+            [RequestViolation("", "form", f"expected a form of at most {at_most} fields")]
         ) from None

@@ -188,6 +188,8 @@ class _Answer:
             for name, value in (_SECURITY | sharing_headers(self._scope)).items():
                 headers.setdefault(name, value)
             headers.setdefault("Cache-Control", "no-store")
+            if self._scope["state"].get("negotiated"):
+                headers.add_vary_header("Accept")
         await self._send(message)
 
 

@@ -66,6 +66,13 @@ IDENTITY_SEPARATION = ProblemKind(
     "Scorer not allowed",
     "The template commits that neither the theatre's owner nor an author of a construct may score.",
 )
+FORM_REFUSED = ProblemKind(
+    "form-refused",
+    403,
+    "Form not accepted",
+    "A form is accepted from the page of this service that showed it, in the same browser and "
+    "within the hour. Open the page again and send it from there.",
+)
 NOT_FOUND = ProblemKind(
     "not-found",
     404,
@@ -203,6 +210,7 @@ _REFUSED = (
     REQUEST_TIMEOUT,
     PRECONDITION_FAILED,
     OUT_OF_SCOPE,
+    FORM_REFUSED,
     ALREADY_REGISTERED,
     CLAIM_REJECTED,
     IDEMPOTENCY_MISMATCH,

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
 
+from backend.api.http.html import accept_of, html_response, prefers_html
 from backend.api.http.problem_types import (
     BY_STATUS,
     DUPLICATE_SUBMISSION,
@@ -32,6 +33,7 @@ from backend.errors import BackendError, RateLimitedError, RequestViolation
 from backend.schemas.base import MAX_DETAIL, MAX_VIOLATIONS
 from theatre.engine.errors import HumanScoreRefusedError, ParseError, TheatreError
 from theatre.engine.schema_registry import Message, model_message, without_values
+from theatre.pages.rendering import render_page
 
 # Which methods a path has: RFC 9110 wants all of them in `Allow`.
 
@@ -101,11 +103,24 @@ def problem_response(
     violations: Iterable[_Violation] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the document of a problem, with the headers that belong to its status."""
+    """Return the document of a problem, or its page, with the headers of its status."""
     listed = [
         {"pointer": one.pointer[:_MAX_POINTER], "rule": one.rule, "detail": one.detail[:MAX_DETAIL]}
         for one in violations
     ]
+    own_headers = {
+        "Cache-Control": "no-store",
+        **_HEADERS.get(kind.status, {}),
+        **(headers or {}),
+    }
+    if _asks_for_page(request):
+        page = render_page(
+            "problem.html",
+            {"title": kind.title, "detail": detail or kind.explanation, "errors": listed},
+        )
+        return html_response(
+            request, page, status=kind.status, caching="no-store", headers=own_headers
+        )
     document = {
         "type": f"/problems/{kind.slug}",
         "title": kind.title,
@@ -117,13 +132,16 @@ def problem_response(
     return JSONResponse(
         document,
         kind.status,
-        headers={
-            "Cache-Control": "no-store",
-            **_HEADERS.get(kind.status, {}),
-            **(headers or {}),
-        },
+        headers=own_headers,
         media_type=MEDIA_TYPE,
     )
+
+
+def _asks_for_page(request: Request) -> bool:
+    """Tell whether a page was asked for, or with a browser what there is not."""
+    state = request.scope["state"]
+    is_unknown = "declared" not in state and not allowed_methods(request)
+    return bool(state.get("page")) or (is_unknown and prefers_html(accept_of(request.scope)))
 
 
 def install_problem_handlers(app: FastAPI) -> None:
