@@ -49,14 +49,7 @@ class PageStage:
     @property
     def pages(self) -> dict[str, str]:
         """Every page that there is, by what it is for."""
-        return {
-            "home": "/",
-            "certificate": f"/c/{self.certificate}",
-            "construct": f"/constructs/{CONSTRUCT_ID}",
-            "theatre": f"/theatres/{self.theatre}",
-            "template": f"/templates/{self.template}",
-            "log": "/log",
-        }
+        return {}
 
 
 @contextlib.contextmanager
