@@ -13,7 +13,7 @@ from theatre.engine.clock import format_rfc3339
 _SECRETS = re.compile(
     r"""
       (?P<token>eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,4})
-    | (?P<key>echelon_key_[A-Za-z0-9_-]+)
+    | (?P<key>echelon_(?:key|invite)_[A-Za-z0-9_-]+)
     | (?P<vendor>\b(?:sk|ghp|gho|ghs|ghr|github_pat|xox[abp]|AKIA)[-_]?[A-Za-z0-9_-]{12,})
     | (?P<pem>-----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*-----|\Z))
     | (?P<bearer>(?<=\bbearer[ ])[^\s"',;]+)

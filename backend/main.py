@@ -32,6 +32,7 @@ from backend.api import (
     verification_routes,
 )
 from backend.api.certificate_cache import CertificateCacheMiddleware, DocumentCache
+from backend.api.http.forwarded import ForwardedMiddleware
 from backend.api.http.metrics import Metrics, TheatreMetrics
 from backend.api.http.middleware import (
     BodyLimitMiddleware,
@@ -105,6 +106,7 @@ def create_app(
     app.add_middleware(CertificateCacheMiddleware, cache=documents)
     app.add_middleware(SafeMethodsMiddleware)
     app.add_middleware(RequestMiddleware, metrics=metrics)
+    app.add_middleware(ForwardedMiddleware, trusted=settings.trusted_proxies)
     app.include_router(operation_routes.router)
     for router in RESOURCES:
         app.include_router(router, prefix=PREFIX)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ _SEPARATORS = {
     "python_modules": ",",
     "outbound_allow": ",",
     "github_token_for": ",",
+    "trusted_proxies": ",",
 }
 _EVIDENCE = frozenset({"file", "s3"})
 _HTTP = frozenset({"http", "https"})
@@ -150,12 +152,36 @@ class Settings(BaseSettings):
         le=3600,
         description="seconds in which a whole request body has to be there, datasets aside",
     )
+    registration: Literal["open", "invite", "closed"] | None = Field(
+        default=None,
+        description="who may register over HTTP: `open` anybody, `invite` who has an invite of "
+        "the operator, `closed` no one; without it, `closed` in the mode `production`, else `open`",
+    )
+    trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
+        default=(),
+        description="networks of the proxies in front, separated by commas: from these peers alone "
+        "`X-Forwarded-For` or `Forwarded` says whose request it is",
+    )
+    connections: int = Field(
+        default=1000,
+        ge=8,
+        le=100_000,
+        description="how many connections of clients one process keeps; fewer where its limit of "
+        "open files is less than these and 128 more",
+    )
+    head_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="seconds in which the head of a request has to be there, from the connection "
+        "or the answer before on",
+    )
     requests_per_minute: int = Field(
         default=60_000,
         ge=1,
         le=100_000,
         description="how many requests one address may send, but for `/livez`, `/readyz` and "
-        "`/metrics`; behind a proxy all come from its address",
+        "`/metrics`; of IPv6 a network of 64 bits counts as one address",
     )
     writes_per_minute: int = Field(
         default=6_000,
@@ -169,9 +195,27 @@ class Settings(BaseSettings):
         le=100_000,
         description="how many log-ins and registrations one address may send: each costs a hash",
     )
+    account_logins_per_minute: int = Field(
+        default=60,
+        ge=1,
+        le=100_000,
+        description="how many log-ins with one name, and changes of its password, all addresses "
+        "together may send",
+    )
+    pages_per_minute: int = Field(
+        default=6_000,
+        ge=1,
+        le=100_000,
+        description="how many pages for people one address may open",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="the least serious message that is logged"
     )
+
+    @property
+    def registering(self) -> Literal["open", "invite", "closed"]:
+        """Who may register: what is set, or what the mode begins with."""
+        return self.registration or ("closed" if self.mode == "production" else "open")
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -190,6 +234,7 @@ class Settings(BaseSettings):
         "outbound_allow",
         "github_token_for",
         "python_modules",
+        "trusted_proxies",
         mode="before",
     )
     @classmethod

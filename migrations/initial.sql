@@ -9,11 +9,30 @@ CREATE TABLE users (
     password_hash TEXT NOT NULL,
     created_at TIMESTAMPTZ NOT NULL,
     disabled_at TIMESTAMPTZ,
+    is_operator BOOLEAN DEFAULT false NOT NULL,
+    token_generation INTEGER DEFAULT 0 NOT NULL,
     CONSTRAINT pk_users PRIMARY KEY (id),
     CONSTRAINT ck_users_username CHECK (username <> '')
 );
 CREATE UNIQUE INDEX uq_users_email ON users (lower(email));
 CREATE UNIQUE INDEX uq_users_username ON users (lower(username));
+
+-- A spent invite has its user; the service may spend them, and only the operator makes them.
+CREATE TABLE invites (
+    id UUID NOT NULL,
+    code_sha256 VARCHAR(64) NOT NULL,
+    note VARCHAR(200) NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    expires_at TIMESTAMPTZ NOT NULL,
+    revoked_at TIMESTAMPTZ,
+    used_at TIMESTAMPTZ,
+    used_by UUID,
+    CONSTRAINT pk_invites PRIMARY KEY (id),
+    CONSTRAINT ck_invites_code_sha256 CHECK (code_sha256 ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_invites_whole_use CHECK (num_nonnulls(used_at, used_by) IN (0, 2)),
+    CONSTRAINT fk_invites_used_by FOREIGN KEY (used_by) REFERENCES users (id),
+    CONSTRAINT uq_invites_code_sha256 UNIQUE (code_sha256)
+);
 
 CREATE TABLE api_keys (
     id UUID NOT NULL,
@@ -736,13 +755,16 @@ END $$;
 
 GRANT USAGE ON SCHEMA public TO echelon_app;
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO echelon_app;
-GRANT INSERT ON users, api_keys, registered_constructs, idempotency_keys, datasets,
+-- Whether a user is an operator or disabled, and which invites there are, the operator says alone.
+GRANT INSERT (id, username, email, password_hash, created_at) ON users TO echelon_app;
+GRANT UPDATE (used_at, used_by) ON invites TO echelon_app;
+GRANT INSERT ON api_keys, registered_constructs, idempotency_keys, datasets,
     theatre_templates, theatres, theatre_coins, theatre_audit_events, theatre_episode_scores,
     human_scores, sealed_bundles, theatre_certificates, verifications,
     debate_runs, debate_events, debate_evaluations,
     log_queue, log_entries, log_tiles, log_checkpoints, trust_documents TO echelon_app;
 GRANT DELETE ON api_keys, idempotency_keys, datasets TO echelon_app;
-GRANT UPDATE (email, password_hash, disabled_at) ON users TO echelon_app;
+GRANT UPDATE (password_hash, token_generation) ON users TO echelon_app;
 GRANT UPDATE (last_used_at, revoked_at) ON api_keys TO echelon_app;
 GRANT UPDATE (user_id, author, created_at) ON registered_constructs TO echelon_app;
 GRANT UPDATE (status, headers, answer) ON idempotency_keys TO echelon_app;

@@ -17,6 +17,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/backend/test_bucket_backups.py",
         "tests/backend/test_cancellation.py::test_a_cancellation_of_which",
         "tests/backend/test_changed_rows.py",
+        "tests/backend/test_connections.py::test_a_real_service",
         "tests/backend/test_crash_points.py",
         "tests/backend/test_database_outage.py",
         "tests/backend/test_embedded_server.py::test_a_home_that_was_removed",
@@ -122,6 +123,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     # All of the shipped data, through every shipped theatre, fake and agent.
     "data": (
         "tests/backend/test_postgres_run.py",
+        "tests/backend/test_registered_services.py::test_a_tool",
         "tests/backend/test_theatre_bridge.py::test_cartograph_over_http",
         "tests/backend/test_verifications.py::test_what_falls_short_ends_without",
         "tests/docs/test_sealed_evidence.py::test_a_sealed_bundle_is_of_the_shipped_template_and_passes_both_checks[product_axion_p",
@@ -138,6 +140,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/cli/test_judged_certificate.py::test_passes_are_committed_and_averaged",
         "tests/theatre/cli/test_judged_verification.py::test_a_change_whose_judge_cannot_be_read",
         "tests/theatre/cli/test_judged_verification.py::test_judge_and_words_are_both_published",
+        "tests/theatre/cli/test_plain_drafts.py::test_a_tool_behind_http",
         "tests/theatre/cli/test_plain_drafts.py::test_a_draft_pins_what_is_asked_and_its_twin_has_another_version[mcp",
         "tests/theatre/cli/test_plain_theatres.py::test_a_budget",
         "tests/theatre/cli/test_plain_theatres.py::test_a_certificate_that_says",

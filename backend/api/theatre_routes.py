@@ -292,9 +292,12 @@ async def get_theatre(
     if same is not None:
         return same
     made = theatre_document(view, now=get_service(request).clock()).model_dump()
-    parameters = await theatres.read_template(reading, view)
-    ending = await theatres.read_ending(reading, view)
-    shown = WholeTheatre.model_validate({**made, "parameters": parameters, "ending": ending})
+    made |= {
+        "parameters": await theatres.read_template(reading, view),
+        "ending": await theatres.read_ending(reading, view),
+        "usage": await theatres.read_usage(reading, view),
+    }
+    shown = WholeTheatre.model_validate(made)
     return JSONResponse(shown.model_dump(mode="json"), headers={"ETag": etag})
 
 

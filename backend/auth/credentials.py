@@ -17,6 +17,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 PREFIX = "echelon_key_"
+INVITE_PREFIX = "echelon_invite_"
 _KEY = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
 
 
@@ -30,8 +31,13 @@ def is_api_key(credential: str) -> bool:
     return _KEY.fullmatch(credential) is not None
 
 
+def new_invite() -> str:
+    """Return the code of a new invite: a prefix and 43 characters."""
+    return INVITE_PREFIX + secrets.token_urlsafe(32)
+
+
 def hash_key(key: str) -> str:
-    """Return the hash that the database stores. A fast one is enough for 256 random bits."""
+    """Return the hash of a key or an invite: for 256 random bits a fast one is enough."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 

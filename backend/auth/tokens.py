@@ -22,15 +22,22 @@ TYPE = "at+jwt"
 """Of the header: RFC 9068 §2.1. The claim of the same name says `access`."""
 
 _USE = "access"
-_REQUIRED = ("aud", "iss", "exp", "iat", "sub", "typ")
+_REQUIRED = ("aud", "iss", "exp", "iat", "sub", "typ", "gen")
 _LEEWAY_SECONDS = 30
 _MAX_CHARACTERS = 8192
 _REMEMBERED = 10_000
 
 
+class TokenSubject(NamedTuple):
+    """Whose a token is. It is good while the user's `token_generation` is still this one."""
+
+    user_id: str
+    generation: int
+
+
 class _Verified(NamedTuple):
     keys: KeySet
-    subject: str
+    subject: TokenSubject
     expires: float
 
 
@@ -43,8 +50,8 @@ class Tokens:
         self._clock = clock
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
 
-    def issue(self, user_id: str) -> str:
-        """Return a token for a user, valid for `LIFETIME`."""
+    def issue(self, user_id: str, *, generation: int) -> str:
+        """Return a token for a user, valid for `LIFETIME` and within this generation."""
         keys = self._keys.current()
         now = self._clock()
         claims = {
@@ -52,6 +59,7 @@ class Tokens:
             "iss": self._issuer,
             "sub": user_id,
             "typ": _USE,
+            "gen": generation,
             "iat": _seconds(now),
             "exp": _seconds(now + LIFETIME),
         }
@@ -61,8 +69,8 @@ class Tokens:
             raise TypeError("expected a private key to sign with")
         return jwt.encode(claims, key, algorithm=ALGORITHM, headers=headers)
 
-    def user_of(self, token: str) -> str:
-        """Return the user of a valid token of this service; UnauthenticatedError for any other."""
+    def subject_of(self, token: str) -> TokenSubject:
+        """Return whose a valid token of this service is; UnauthenticatedError for any other."""
         # Before hashing and parsing: an oversized header must cost nothing.
         if len(token) > _MAX_CHARACTERS:
             raise UnauthenticatedError("expected a token, got more characters than one has")
@@ -116,11 +124,13 @@ def _public(key: object) -> Any:  # noqa: ANN401 - whichever key the library has
     return key.public_key() if isinstance(key, EllipticCurvePrivateKey) else key
 
 
-def _subject(claims: Mapping[str, Any]) -> str:
+def _subject(claims: Mapping[str, Any]) -> TokenSubject:
     if claims["typ"] != _USE:
         raise UnauthenticatedError("expected an access token, got one for another use")
+    if type(claims["gen"]) is not int:
+        raise UnauthenticatedError("expected a generation in the token")
     try:
-        return str(UUID(claims["sub"]))
+        return TokenSubject(str(UUID(claims["sub"])), claims["gen"])
     except (ValueError, AttributeError, TypeError):
         raise UnauthenticatedError("expected a user in the token") from None
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 import click
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from backend.cli.account_groups import invite, user
 from backend.cli.database_work import end_on_refusal, open_owned_database, run_as_operator
 from backend.database.migrations import open_database
 from backend.database.sessions import application_engine, operator_engine
@@ -97,10 +98,11 @@ def _decide(construct_ids: tuple[str, ...], decision: Decision, username: str) -
 
 @click.group(no_args_is_help=True)
 def admin() -> None:
-    """Back up, restore and re-verify what is stored; decide whose construct ids are whose."""
+    """Back up, restore and re-verify what is stored; users, invites, whose constructs are whose."""
 
 
-admin.add_command(construct)
+for _group in (construct, invite, user):
+    admin.add_command(_group)
 
 
 @admin.command()

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import uvicorn
 
+from backend.api.http.connections import Connections
 from backend.api.http.openapi import format_openapi
 from backend.cli.database_work import end_on_refusal
 from backend.logs import log_as_json
@@ -34,6 +35,9 @@ def openapi() -> None:
 
 _DRAIN_SECONDS = 30
 _KEEP_ALIVE_SECONDS = 5
+_BACKLOG = 128
+"""The kernel keeps that many more connections until they are accepted."""
+
 _CHUNK_BYTES = 4096
 
 
@@ -73,6 +77,10 @@ def serve(host: str, port: int, *, until_stdin_ends: bool) -> None:
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            http=Connections(settings).protocol,
+            # Nothing here speaks WebSocket, and its handshake would leave the limits.
+            ws="none",
+            backlog=_BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_DRAIN_SECONDS,
         ),

@@ -194,6 +194,16 @@ async def find_certificate(
     return WholeCertificate(CertificateView._make(shown), document, sha256)
 
 
+async def find_certified_document(
+    connection: AsyncConnection, theatre_id: str
+) -> JsonObject | None:
+    """Return the certificate of a theatre as its document; None where there is none."""
+    table = TheatreCertificate
+    query = select(table.document).where(table.theatre_id == theatre_id)
+    document = await connection.scalar(query)
+    return None if document is None else parse_object(document)
+
+
 async def find_certificates(
     connection: AsyncConnection,
     wanted: CertificateFilter,

@@ -1,4 +1,4 @@
-"""Users: names and addresses are unique without regard to case."""
+"""Users, their keys and invites: names and addresses are unique without regard to case."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, bindparam, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.database.models import ApiKey, User
+from backend.database.models import ApiKey, Invite, User
 from backend.repositories.pages import Page, Window, count_rows, newest_first
 
 # API keys. Every statement for a user has the user in its WHERE clause.
@@ -129,6 +129,18 @@ class StoredUser(NamedTuple):
     id: str
     username: str
     password_hash: str
+    token_generation: int
+
+
+class ListedUser(NamedTuple):
+    """A user as the operator sees them."""
+
+    id: str
+    username: str
+    email: str
+    is_operator: bool
+    created_at: datetime
+    disabled_at: datetime | None
 
 
 async def insert_user(
@@ -139,14 +151,20 @@ async def insert_user(
     email: str,
     password_hash: str,
     created_at: datetime,
+    is_operator: bool = False,
 ) -> bool:
-    """Store a user; False where the name or the address is taken."""
+    """Store a user; False where the name or the address is taken.
+
+    Only the owner of the tables can store an operator.
+    """
     statement = insert_or_leave(User).values(
         id=user_id,
         username=username,
         email=email,
         password_hash=password_hash,
         created_at=created_at,
+        # The service's role may not name this column, not even to say no.
+        **({"is_operator": True} if is_operator else {}),
     )
     stored = await connection.execute(statement.on_conflict_do_nothing().returning(User.id))
     return stored.first() is not None
@@ -171,6 +189,129 @@ async def find_user_by_id(connection: AsyncConnection, user_id: str) -> StoredUs
     return None if row is None else StoredUser(*row)
 
 
-_ENABLED = select(User.id, User.username, User.password_hash).where(User.disabled_at.is_(None))
+async def list_users(connection: AsyncConnection) -> Sequence[ListedUser]:
+    """Return all users, the oldest first."""
+    return [ListedUser(*row) for row in await connection.execute(_LISTED)]
+
+
+async def replace_password(
+    connection: AsyncConnection, user_id: str, password_hash: str, *, instead_of: str | None = None
+) -> int | None:
+    """Store a password's hash, end all tokens, and return the new generation of tokens.
+
+    None, and nothing is changed, for an unknown user, and where the hash that is stored is not
+    `instead_of`. Without `instead_of` any is replaced.
+    """
+    changed = update(User).where(User.id == user_id)
+    if instead_of is not None:
+        changed = changed.where(User.password_hash == instead_of, User.disabled_at.is_(None))
+    found: int | None = await connection.scalar(
+        changed.values(
+            password_hash=password_hash, token_generation=User.token_generation + 1
+        ).returning(User.token_generation)
+    )
+    return found
+
+
+async def disable_user(connection: AsyncConnection, user_id: str, *, at: datetime) -> None:
+    """Disable a user, end all tokens and revoke all keys; what is ended already stays as it is."""
+    await connection.execute(
+        update(User)
+        .where(User.id == user_id, User.disabled_at.is_(None))
+        .values(disabled_at=at, token_generation=User.token_generation + 1)
+    )
+    await connection.execute(
+        update(ApiKey)
+        .where(ApiKey.user_id == user_id, ApiKey.revoked_at.is_(None))
+        .values(revoked_at=at)
+    )
+
+
+async def enable_user(connection: AsyncConnection, user_id: str) -> None:
+    """Let a disabled user log in again. Tokens and keys from before stay ended."""
+    await connection.execute(update(User).where(User.id == user_id).values(disabled_at=None))
+
+
+_LISTED = select(
+    User.id, User.username, User.email, User.is_operator, User.created_at, User.disabled_at
+).order_by(User.created_at, User.id)
+_ENABLED = select(User.id, User.username, User.password_hash, User.token_generation).where(
+    User.disabled_at.is_(None)
+)
 _BY_NAME = _ENABLED.where(func.lower(User.username) == func.lower(bindparam("username")))
 _BY_ID = _ENABLED.where(User.id == bindparam("user_id"))
+
+
+# Invites: the operator makes them, a registration spends one.
+
+
+class StoredInvite(NamedTuple):
+    """An invite without its code. `used_by` is the name of the user it was spent for."""
+
+    id: str
+    note: str
+    created_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None
+    used_at: datetime | None
+    used_by: str | None
+
+
+async def insert_invite(
+    connection: AsyncConnection, *, invite: StoredInvite, code_sha256: str
+) -> None:
+    """Store an invite; only the owner of the tables can."""
+    await connection.execute(insert(Invite), {**invite._asdict(), "code_sha256": code_sha256})
+
+
+async def list_invites(connection: AsyncConnection) -> Sequence[StoredInvite]:
+    """Return all invites, the newest first."""
+    found = await connection.execute(_INVITES.order_by(Invite.created_at.desc(), Invite.id.desc()))
+    return [StoredInvite(*row) for row in found]
+
+
+async def revoke_invite(
+    connection: AsyncConnection, invite_id: str, *, at: datetime
+) -> StoredInvite | None:
+    """Revoke an invite and return it; None for an unknown one. A spent one stays as it is."""
+    await connection.execute(
+        update(Invite)
+        .where(Invite.id == invite_id, Invite.revoked_at.is_(None), Invite.used_at.is_(None))
+        .values(revoked_at=at)
+    )
+    row = (await connection.execute(_INVITES.where(Invite.id == invite_id))).first()
+    return None if row is None else StoredInvite(*row)
+
+
+async def is_good_invite(connection: AsyncConnection, code_sha256: str, *, at: datetime) -> bool:
+    """Tell whether an invite may be spent at `at`."""
+    good = select(Invite.id).where(*_good_invite(code_sha256, at))
+    return await connection.scalar(good) is not None
+
+
+async def spend_invite(
+    connection: AsyncConnection, code_sha256: str, *, user_id: str, at: datetime
+) -> bool:
+    """Spend an invite for a user; False where it may not be spent, for one of two at once too."""
+    spent = update(Invite).where(*_good_invite(code_sha256, at)).returning(Invite.id)
+    return await connection.scalar(spent.values(used_at=at, used_by=user_id)) is not None
+
+
+def _good_invite(code_sha256: str, at: datetime) -> tuple[ColumnElement[bool], ...]:
+    return (
+        Invite.code_sha256 == code_sha256,
+        Invite.expires_at > at,
+        Invite.revoked_at.is_(None),
+        Invite.used_at.is_(None),
+    )
+
+
+_INVITES = select(
+    Invite.id,
+    Invite.note,
+    Invite.created_at,
+    Invite.expires_at,
+    Invite.revoked_at,
+    Invite.used_at,
+    User.username,
+).join(User, User.id == Invite.used_by, isouter=True)

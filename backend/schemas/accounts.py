@@ -10,6 +10,8 @@ from pydantic import Field, SecretStr
 from backend.auth.credentials import Scope
 from backend.schemas.base import RequestDocument, ResponseDocument, WholeNumber
 
+NewPassword = Annotated[SecretStr, Field(min_length=8, max_length=1000)]
+
 
 class Registration(RequestDocument):
     """A new user."""
@@ -18,7 +20,17 @@ class Registration(RequestDocument):
     email: str = Field(
         max_length=254, pattern=r"^[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+\.[^@\s\x00-\x1f]+$"
     )
-    password: Annotated[SecretStr, Field(min_length=8, max_length=1000)]
+    password: NewPassword
+    invite: Annotated[SecretStr, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="an invite of the operator, where the service asks for one"
+    )
+
+
+class PasswordChange(RequestDocument):
+    """A new password for the user who asks."""
+
+    old_password: Annotated[SecretStr, Field(min_length=1, max_length=1000)]
+    new_password: NewPassword
 
 
 class RegisteredUser(ResponseDocument):

@@ -175,12 +175,26 @@ class Ending(ResponseDocument):
     reasons: list[FailureReason] = Field(description="the most frequent first, at most three")
 
 
+class Usage(ResponseDocument):
+    """What the calls of a run took, as its certificate has it."""
+
+    calls: int = Field(description="attempts, those that failed too")
+    calls_counted: int = Field(description="those whose tokens the provider counted")
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None = Field(description="at the committed prices; null without any")
+    latency_ms: dict[str, int] = Field(description="nearest ranks: p50, p95, p99")
+
+
 class WholeTheatre(TheatreDocument):
     """One theatre, with what it is made of and how it ended."""
 
     parameters: dict[str, Any] = Field(description="its template")
     ending: Ending | None = Field(
         description="null before RESOLVED, with a certificate, and where no run began"
+    )
+    usage: Usage | None = Field(
+        description="of models and tools that know no envelope; null without a certificate"
     )
 
 

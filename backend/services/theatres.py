@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.errors import RequestRefusedError
 from backend.identifiers import new_id
+from backend.repositories.certificate_views import find_certified_document
 from backend.repositories.evidence_views import find_details, find_journal_lines, find_resolution
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.template_views import find_template_bytes
@@ -181,6 +182,12 @@ async def read_ending(connection: AsyncConnection, view: TheatreView) -> JsonObj
         "statuses": resolution["statuses"],
         "reasons": reasons_with_examples([*reasons], details, records),
     }
+
+
+async def read_usage(connection: AsyncConnection, view: TheatreView) -> JsonObject | None:
+    """Return the `usage` of a theatre's certificate; None without one, and where it has none."""
+    document = await find_certified_document(connection, view.id)
+    return None if document is None else cast("JsonObject | None", document.get("usage"))
 
 
 async def commit_theatre(

@@ -1,7 +1,8 @@
-"""Decides about construct ids as the operator of a test's service does."""
+"""Does what the operator of a test's service does by command."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,17 @@ def decided(
     database: Database, folder: Path, decision: str, *construct_ids: str, user: str
 ) -> ExitCode:
     """Run `echelon admin construct …`; return how it ended."""
+    return administered(database, folder, "construct", decision, *construct_ids, "--user", user)
+
+
+def administered(database: Database, folder: Path, *words: str, stdin: str = "") -> ExitCode:
+    """Run `echelon admin …` with this on stdin; return how it ended."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ECHELON_HOME", str(folder / "home"))
         patch.setenv("ECHELON_DATABASE_URL", database.application)
         patch.setenv("ECHELON_MIGRATION_URL", database.owner)
-        return run_guarded(cli, ["admin", "construct", decision, *construct_ids, "--user", user])
+        patch.setattr("sys.stdin", io.StringIO(stdin))
+        return run_guarded(cli, ["admin", *words])
 
 
 def operate(

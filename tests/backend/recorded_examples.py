@@ -109,6 +109,13 @@ def exchanges(template: object) -> list[Exchange]:
             names={"token": "access_token"},
         ),
         Exchange(
+            operation="change_password",
+            method="POST",
+            path="/auth/password",
+            body={"old_password": PASSWORD, "new_password": f"{PASSWORD} 2"},
+            names={"token": "access_token"},
+        ),
+        Exchange(
             operation="create_key",
             method="POST",
             path="/keys",

@@ -185,7 +185,9 @@ class EventServer(uvicorn.Server):
 @contextlib.contextmanager
 def served(app: FastAPI) -> Iterator[Client]:
     """Serve an application on a free loopback port, in a thread."""
-    config = uvicorn.Config(app, port=0, lifespan="on", log_config=None, access_log=False)
+    config = uvicorn.Config(
+        app, port=0, lifespan="on", log_config=None, access_log=False, proxy_headers=False
+    )
     server = EventServer(config)
     thread = threading.Thread(target=server.run)
     thread.start()

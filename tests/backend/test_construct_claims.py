@@ -16,7 +16,7 @@ from backend.main import create_app
 from backend.runtime import now
 from backend.services.constructs import decide_claim
 from tests.backend.databases import Database
-from tests.backend.operating import decided, operate
+from tests.backend.operating import administered, decided, operate
 from tests.backend.serving import PASSWORD, Client, at_once, served, settings_for
 from tests.backend.test_certificates import MovingClock
 from tests.theatre.echelon_process import until
@@ -156,7 +156,8 @@ def test_the_operator_decides_about_all_or_none_and_only_about_claims(office: Of
     assert office.decisions() == []
     with office.database.connected(OWNER) as connection:
         connection.execute("UPDATE registered_constructs SET created_at = now() - interval '14 d'")
-        connection.execute("UPDATE users SET disabled_at = now()")
+    for name in ("ada", "bob"):
+        assert administered(office.database, office.folder, "user", "disable", name) is ExitCode.OK
     assert office.fails("confirm", "mine", user="ada") is ExitCode.INVALID
     office.operate("reject", "mine", user="ADA")
     assert office.decisions() == [("mine", "ada", "rejected")]

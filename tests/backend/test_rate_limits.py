@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from backend.api.http import rate_limits
+from backend.api.http.forwarded import client_of
 from backend.api.http.rate_limits import Rate, RateLimiter, RateLimits
 from backend.errors import RateLimitedError
 from backend.main import create_app
@@ -161,3 +162,126 @@ def opening(client: Client, path: str) -> http.client.HTTPConnection:
     connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=60)
     connection.request("GET", path, headers=dict(client.headers))
     return connection
+
+
+PROXIES = Settings.model_validate({"trusted_proxies": "10.0.0.0/8,2001:db8:9::/48"}).trusted_proxies
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers", "client"),
+    [
+        pytest.param("192.0.2.1", ["X-Forwarded-For: 198.51.100.7"], "192.0.2.1", id="of-others"),
+        pytest.param("192.0.2.1", ["Forwarded: for=198.51.100.7"], "192.0.2.1", id="of-others-rfc"),
+        pytest.param("10.0.0.1", [], "10.0.0.1", id="without-a-header"),
+        pytest.param("10.0.0.1", ["X-Forwarded-For: 198.51.100.7"], "198.51.100.7", id="one-hop"),
+        pytest.param("::ffff:10.0.0.1", ["X-Forwarded-For: 198.51.100.7"], "198.51.100.7", id="v4"),
+        pytest.param(
+            "10.0.0.1", ["X-Forwarded-For: 203.0.113.9, 198.51.100.7"], "198.51.100.7", id="spoofed"
+        ),
+        pytest.param(
+            "10.0.0.1",
+            ["X-Forwarded-For: 203.0.113.9", "X-Forwarded-For: 198.51.100.7"],
+            "198.51.100.7",
+            id="spoofed-in-a-line-of-its-own",
+        ),
+        pytest.param(
+            "10.0.0.1", ["X-Forwarded-For: 10.9.9.9, 198.51.100.7"], "198.51.100.7", id="as-proxy"
+        ),
+        pytest.param(
+            "10.0.0.1",
+            ["X-Forwarded-For: 203.0.113.9, 198.51.100.7, 10.0.0.2"],
+            "198.51.100.7",
+            id="two-proxies",
+        ),
+        pytest.param("10.0.0.1", ["X-Forwarded-For: 10.0.0.3"], "10.0.0.3", id="from-within"),
+        pytest.param("10.0.0.1", ["X-Forwarded-For: 203.0.113.9, x"], "10.0.0.1", id="no-address"),
+        pytest.param("10.0.0.1", ["X-Forwarded-For: "], "10.0.0.1", id="empty"),
+        pytest.param(
+            "10.0.0.1", ["X-Forwarded-For: 198.51.100.7:8443"], "198.51.100.7", id="with-a-port"
+        ),
+        pytest.param(
+            "2001:db8:9::1",
+            ['Forwarded: for="[2001:db8::7]:99";proto=https;by=_x'],
+            "2001:db8::7",
+            id="rfc-7239",
+        ),
+        pytest.param(
+            "10.0.0.1",
+            ['Forwarded: for="203.0.113.9, for=198.51.100.7'],
+            "198.51.100.7",
+            id="an-open-quote",
+        ),
+        pytest.param(
+            "10.0.0.1", ["Forwarded: for=203.0.113.9, for=_hidden"], "10.0.0.1", id="hidden"
+        ),
+        pytest.param("10.0.0.1", ["Forwarded: by=203.0.113.9"], "10.0.0.1", id="without-for"),
+        pytest.param(
+            "10.0.0.1",
+            ["X-Forwarded-For: 198.51.100.7", "Forwarded: for=203.0.113.9"],
+            "10.0.0.1",
+            id="both-one-of-which-may-be-the-clients",
+        ),
+        pytest.param(
+            "10.0.0.1",
+            [f"X-Forwarded-For: {'203.0.113.9, ' * 5000}198.51.100.7"],
+            "198.51.100.7",
+            id="a-long-list",
+        ),
+        pytest.param("", ["X-Forwarded-For: 198.51.100.7"], "", id="a-socket-without-address"),
+    ],
+)
+def test_a_proxy_is_believed_from_the_right_and_a_client_never(
+    peer: str, headers: list[str], client: str
+) -> None:
+    sent = [
+        (name.lower().encode(), value.strip().encode())
+        for name, value in (line.split(":", 1) for line in headers)
+    ]
+    assert client_of(peer, sent, PROXIES) == client
+
+
+def test_ipv4_addresses_in_ipv6_are_not_one_network() -> None:
+    limits = RateLimits(Settings(requests_per_minute=1))
+    for host in ("::ffff:192.0.2.1", "::ffff:192.0.2.2", "fe80::1%eth0"):
+        limits.admit_address(Rate.READ, host)
+    for host in ("192.0.2.1", "fe80::2%eth1"):
+        with pytest.raises(RateLimitedError):
+            limits.admit_address(Rate.READ, host)
+
+
+def asked(client: Client, who: str) -> bool:
+    return refused(client.get("/version", **{"X-Forwarded-For": who}))
+
+
+def test_behind_a_trusted_proxy_each_client_has_its_measure(
+    database: Database, tmp_path: Path
+) -> None:
+    behind = {"trusted_proxies": "127.0.0.0/8", "worker_in_api": False, "requests_per_minute": 2}
+    settings = settings_for(database, tmp_path, **behind)
+    with served(create_app(settings)) as client:
+        assert [asked(client, "198.51.100.7") for _ in range(3)] == [False, False, True]
+        assert not asked(client, "198.51.100.8")
+        assert asked(client, "198.51.100.9, 198.51.100.7")
+    with served(create_app(settings.model_copy(update={"trusted_proxies": ()}))) as client:
+        assert [asked(client, f"198.51.100.{i}") for i in range(3)] == [False, False, True]
+
+
+def test_one_name_is_tried_so_often_from_all_addresses_together() -> None:
+    limits = RateLimits(Settings(account_logins_per_minute=2))
+    for name in ("Ada", "aDA", "bob"):
+        limits.admit_log_in(name)
+    with pytest.raises(RateLimitedError, match=r"^expected at most 2 log-ins of one name"):
+        limits.admit_log_in("ada")
+
+
+def test_the_log_ins_of_one_name_are_limited_whether_it_is_a_user_or_not(
+    database: Database, tmp_path: Path
+) -> None:
+    settings = settings_for(database, tmp_path, worker_in_api=False, account_logins_per_minute=1)
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        change = {"old_password": "a guess of one", "new_password": PASSWORD}
+        assert refused(ada.post("/auth/password", change))
+        assert refused(client.form("/auth/token", username="ADA", password=PASSWORD))
+        tries = [client.form("/auth/token", username="no", password=PASSWORD) for _ in "ab"]
+        assert [refused(one) for one in tries] == [False, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,15 @@ def test_with_nothing_set_the_service_keeps_everything_for_itself() -> None:
         "drain_seconds": 20.0,
         "max_body_bytes": MEBIBYTE,
         "body_seconds": 30.0,
+        "registration": None,
+        "trusted_proxies": (),
+        "connections": 1000,
+        "head_seconds": 10.0,
         "requests_per_minute": 60_000,
         "writes_per_minute": 6_000,
         "logins_per_minute": 600,
+        "account_logins_per_minute": 60,
+        "pages_per_minute": 6_000,
         "log_level": "info",
     }
 
@@ -80,9 +87,15 @@ def test_each_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch)
         "DRAIN_SECONDS": "0",
         "MAX_BODY_BYTES": "2048",
         "BODY_SECONDS": "2.5",
+        "REGISTRATION": "invite",
+        "TRUSTED_PROXIES": "10.0.0.0/8, ::1",
+        "CONNECTIONS": "64",
+        "HEAD_SECONDS": "3",
         "REQUESTS_PER_MINUTE": "30",
         "WRITES_PER_MINUTE": "20",
         "LOGINS_PER_MINUTE": "10",
+        "ACCOUNT_LOGINS_PER_MINUTE": "5",
+        "PAGES_PER_MINUTE": "15",
         "LOG_LEVEL": "WARNING",
     }.items():
         monkeypatch.setenv(f"ECHELON_{name}", value)
@@ -114,9 +127,15 @@ def test_each_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch)
         "drain_seconds": 0.0,
         "max_body_bytes": 2048,
         "body_seconds": 2.5,
+        "registration": "invite",
+        "trusted_proxies": (IPv4Network("10.0.0.0/8"), IPv6Network("::1/128")),
+        "connections": 64,
+        "head_seconds": 3.0,
         "requests_per_minute": 30,
         "writes_per_minute": 20,
         "logins_per_minute": 10,
+        "account_logins_per_minute": 5,
+        "pages_per_minute": 15,
         "log_level": "warning",
     }
 

@@ -114,7 +114,7 @@ def test_an_answer_that_was_preferred_to_wait_holds_the_end(ada: Client, stage: 
     path = committed(ada, stage.template)
     reply = run(ada, path)
     assert (reply.status, reply.headers["preference-applied"]) == (200, "wait=60")
-    whole = {**reply.document, "parameters": stage.template, "ending": None}
+    whole = {**reply.document, "parameters": stage.template, "ending": None, "usage": None}
     assert whole == ada.get(path).document
     assert (reply.document["state"], reply.document["outcome"]) == ("ARCHIVED", "certified")
 

@@ -77,7 +77,7 @@ def test_its_owner_reads_the_template_of_a_draft_and_of_what_became_of_it(ada: C
     committed = ada.get(path).document
     assert (committed["state"], committed["parameters"]) == ("COMMITTED", cartograph())
     (listed,) = ada.get("/theatres").document["theatres"]
-    assert {**listed, "parameters": cartograph(), "ending": None} == committed
+    assert {**listed, "parameters": cartograph(), "ending": None, "usage": None} == committed
 
 
 def test_a_bare_template_is_the_same_template(ada: Client) -> None:

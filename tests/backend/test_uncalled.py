@@ -107,7 +107,7 @@ def test_what_was_committed_is_cancelled_at_once_and_without_a_call(
         ada = client.registered("ada")
         path = committed(ada, stage.template)
         reply = ada.post(f"{path}/cancel", b"")
-        whole = {**reply.document, "parameters": stage.template, "ending": None}
+        whole = {**reply.document, "parameters": stage.template, "ending": None, "usage": None}
         assert (reply.status, whole) == (200, ada.get(path).document)
         assert ending(ada, path) == (*VOID, "cancelled")
         assert reply.document["run"]["status"] == "cancelled"

@@ -150,7 +150,7 @@ def test_who_watches_is_told_until_the_end_and_resumes_where_it_was(
     assert ada.post(f"{path}/run", b"").status == 202
     told = events(ada, path)
     assert told[-1][1] == "end"
-    whole = {**told[-1][2], "parameters": stage.template, "ending": None}
+    whole = {**told[-1][2], "parameters": stage.template, "ending": None, "usage": None}
     assert whole == ada.get(path).document
     assert [int(version) for version, _, _ in told] == sorted(int(one) for one, _, _ in told)
     again = events(ada, path, **{"Last-Event-ID": told[-1][0]})

@@ -67,12 +67,17 @@ def page_of_bundle(
         certificate=certificate,
         template=run.template,
         worth=_worth(certificate, TierHistory.from_document(tier["history"]), now=now),
-        vouching=Vouching(verdict=report.verdict, because=report.because, record=record),
+        vouching=Vouching(verdict=report.verdict, because=_said(report), record=record),
         unmet=tier["assessment"]["unmet"],
         history=tier["history"],
         all_or_nothing=criteria.all_or_nothing(),
         episodes=shown,
     )
+
+
+def _said(report: CheckReport) -> str:
+    """Return the reason of a verdict for another reader than the one who made the check."""
+    return report.because.replace("your own key", "the key of who made this page")
 
 
 def _worth(certificate: Mapping[str, Any], history: TierHistory, *, now: datetime) -> EffectiveTier:

@@ -21,9 +21,11 @@ from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError, TheatreError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.replay import Progress, reasons_with_examples
+from theatre.engine.replay.usage import tally_of
 from theatre.engine.resolution import ProgrammeStatus
 from theatre.engine.state_machine import TheatreState
-from theatre.files.run_journal import recorded_results
+from theatre.files.recorded_run import count_usage
+from theatre.files.run_journal import recorded_results, results_in_order
 from theatre.files.theatre_store import TheatreLease, TheatreView
 
 _UNFINISHED = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING})
@@ -114,6 +116,7 @@ _FROM_CERTIFICATE = (
     "findings",
     "data_audit",
     "baselines",
+    "usage",
 )
 
 
@@ -147,14 +150,22 @@ def run_report(view: TheatreView) -> JsonObject:
 def logged_report(view: TheatreView) -> JsonObject:
     """Return the same with `log`: where the log has the run, and what became of the others.
 
-    Null where the log does not have it, or cannot be read, which is a warning.
+    Null where the log does not have it, or cannot be read, which is a warning. `usage` is that of
+    what is recorded where there is no certificate.
     """
     try:
         place = place_in_log(view.theatre_id, utc_now())
     except (TheatreError, OSError) as error:
         _LOG.warning("the log cannot be read: %s", error)
         place = None
-    return {**run_report(view), "log": place}
+    report = run_report(view)
+    used = report["usage"] or _recorded_usage(view)
+    return {**report, "usage": used, "log": place}
+
+
+def _recorded_usage(view: TheatreView) -> JsonObject | None:
+    tally = tally_of(view.template)
+    return count_usage(tally, results_in_order(view.folder)) if tally is not None else None
 
 
 def _outcome(view: TheatreView) -> JsonObject:

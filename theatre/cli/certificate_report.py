@@ -11,7 +11,13 @@ from typing import Any
 
 from theatre.cli.computation_reports import print_computations
 from theatre.cli.exits import echo
-from theatre.cli.tables import format_bounds, format_interval, format_number, print_table
+from theatre.cli.tables import (
+    format_bounds,
+    format_interval,
+    format_number,
+    format_usage,
+    print_table,
+)
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.scoring import COMPOSITE
 from theatre.pages.wording import best_baseline
@@ -43,6 +49,8 @@ def print_certificate(bundle: Path, *, rows: Iterable[tuple[str, str]] = ()) -> 
     counts = certificate["episode_counts"]
     parts = ", ".join(f"{name} {n}" for name, n in counts.items() if name != "total" and n)
     echo(f"episodes     {counts['total']}: {parts}")
+    if certificate.get("usage") is not None:
+        echo(f"used         {format_usage(certificate['usage'])}")
     print_questions(certificate["data_audit"], certificate["findings"])
     _print_calibration(aggregate["calibration"])
     _print_human(aggregate["human_scores"], bundle)

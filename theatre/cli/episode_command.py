@@ -10,13 +10,24 @@ import click
 from theatre.api.workspace import Workspace
 from theatre.cli.episodes_command import found_run, readable, score_text
 from theatre.cli.exits import echo, json_option, print_document
-from theatre.cli.tables import on_a_line, print_value, shortened, terminal_width
+from theatre.cli.tables import (
+    format_usage,
+    on_a_line,
+    print_value,
+    shortened,
+    terminal_width,
+)
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import NotFoundError, ParseError
 from theatre.engine.models import EPISODE_RESULT, JUDGEMENTS, GroundTruthEpisode, InvocationStatus
 from theatre.engine.replay.recording import input_sent, outputs_of
 from theatre.engine.scoring.provider import Absent, answered_at, criteria_scorers, expected_at
-from theatre.files.recorded_run import RecordedEpisode, RecordedRun, trouble_of
+from theatre.files.recorded_run import (
+    RecordedEpisode,
+    RecordedRun,
+    count_usage,
+    trouble_of,
+)
 
 _MOST_CALLS = 4
 """So many calls of an episode are shown with all that was sent and answered."""
@@ -86,6 +97,7 @@ def _document(run: RecordedRun, found: RecordedEpisode) -> JsonObject:
         "composite": None,
         "criteria": None,
         "ratings": None,
+        "usage": count_usage(run.tally(), [found]),
         "record": record,
     }
     if run.is_withheld:
@@ -134,6 +146,8 @@ def _print(document: Mapping[str, Any], *, is_whole: bool) -> None:
     echo(f"episode   {document['episode_id']}, number {document['seq']}{held_out}")
     why = [one for one in (document["reason"], document["error_detail"]) if one is not None]
     echo(f"outcome   {document['outcome']}" + (f", {': '.join(why)}" if why else ""))
+    if document["usage"] is not None:
+        echo(f"used      {format_usage(document['usage'])}")
     print_value("input", document["input_data"], is_whole=is_whole)
     if document["withheld"]:
         echo("expectation, scores and ratings are shown once people have scored")

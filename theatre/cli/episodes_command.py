@@ -13,14 +13,17 @@ import click
 
 from theatre.api.workspace import Workspace
 from theatre.cli.exits import echo, json_option
-from theatre.cli.tables import on_a_line, shortened, terminal_width
+from theatre.cli.tables import format_usage, on_a_line, shortened, terminal_width
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import BundleError, InvalidTransitionError
 from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
+from theatre.engine.replay.usage import UsageTally
 from theatre.files.recorded_run import (
     BundledRun,
     RecordedEpisode,
     RecordedRun,
+    count_usage,
+    note_usage,
     recorded_run,
     trouble_of,
 )
@@ -114,9 +117,20 @@ def episodes(
         if as_json:
             _print_json(run, wanted.of(run))
             return
-        count, first = _print_lines(run, wanted.of(run), criterion)
+        used = run.tally()
+        count, first = _print_lines(run, _noted(wanted.of(run), used), criterion)
     more = "" if first is None else f"; more of one: echelon theatre episode {target} {first}"
     echo(f"{count} shown{more}")
+    usage = None if used is None else used.as_document()
+    if usage is not None:
+        echo(f"they used {format_usage(usage)}")
+
+
+def _noted(shown: Iterator[RecordedEpisode], used: UsageTally | None) -> Iterator[RecordedEpisode]:
+    """Yield episodes, and count what the calls of each took."""
+    for episode in shown:
+        note_usage(used, episode)
+        yield episode
 
 
 def found_run(target: str, workspace: Workspace) -> RecordedRun:
@@ -142,7 +156,7 @@ def readable(source: object) -> Iterator[None]:
         ) from error
 
 
-def episode_document(episode: RecordedEpisode, *, is_withheld: bool) -> JsonObject:
+def episode_document(episode: RecordedEpisode, run: RecordedRun) -> JsonObject:
     """Return what `--json` says of one episode in a list."""
     reason, detail = trouble_of(episode)
     return {
@@ -151,9 +165,10 @@ def episode_document(episode: RecordedEpisode, *, is_withheld: bool) -> JsonObje
         "outcome": episode.outcome.value,
         "reason": reason,
         "error_detail": detail,
-        "scores": None if is_withheld else {**episode.scores},
+        "scores": None if run.is_withheld else {**episode.scores},
         "composite": episode.composite,
         "holdout": episode.is_held_out,
+        "usage": count_usage(run.tally(), [episode]),
     }
 
 
@@ -168,7 +183,7 @@ def _print_json(run: RecordedRun, shown: Iterator[RecordedEpisode]) -> None:
     click.echo(on_a_line(head)[:-1] + ', "episodes": [', nl=False)
     separator = "\n"
     for episode in shown:
-        line = on_a_line(episode_document(episode, is_withheld=run.is_withheld))
+        line = on_a_line(episode_document(episode, run))
         click.echo((separator + line).encode("utf-8", "backslashreplace"), nl=False)
         separator = ",\n"
     click.echo("\n]}")

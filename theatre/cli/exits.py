@@ -271,20 +271,6 @@ POSIX_ONLY = frozenset({"fcntl", "grp", "pwd", "resource", "termios"})
 """Modules of the standard library that Windows does not have."""
 
 
-class MissingExtraError(errors.TheatreError):
-    """A command needs packages of an extra that is not installed."""
-
-    code = "missing-extra"
-
-    def __init__(self, *extras: str) -> None:
-        """Say how to install them."""
-        names = ",".join(extras)
-        super().__init__(
-            f"expected the packages of the extra {names}, got an installation without them: "
-            f"pip install 'echelon-theatre[{names}]'"
-        )
-
-
 class WrongSystemError(errors.TheatreError):
     """A command needs what this operating system does not have."""
 
@@ -307,7 +293,7 @@ def require_extras(*extras: str) -> None:
         if not all(find_spec(name) for name in MODULES_BY_EXTRA[extra] if name != "uvloop")
     ]
     if missing:
-        raise MissingExtraError(*missing)
+        raise errors.MissingExtraError(*missing)
 
 
 def _explained(error: ModuleNotFoundError) -> errors.TheatreError | None:
@@ -317,7 +303,7 @@ def _explained(error: ModuleNotFoundError) -> errors.TheatreError | None:
         return WrongSystemError(name)
     found = (extra for extra, modules in MODULES_BY_EXTRA.items() if name in modules)
     extra = next(found, None)
-    return None if extra is None else MissingExtraError(extra)
+    return None if extra is None else errors.MissingExtraError(extra)
 
 
 # Files that the user names on the command line.

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from theatre.cli.exits import echo, is_terminal
-from theatre.drafts.compilation import nearest
+from theatre.drafts.compilation import nearest, theatre_id_of
 from theatre.drafts.errors import FolderTakenError
 from theatre.drafts.tables import GroundTruth, Table, ground_truth, read_table
 from theatre.engine.canonical_json import JsonObject
@@ -290,8 +290,7 @@ def _draft(text: str, wishes: Wishes, truth: GroundTruth | None, shown: GroundTr
     if construct is not None:
         text = re.sub(r"(?m)^construct: .*$|^chain:\n(?:  - .*\n?)+", "construct: @", text)
     text = _with_data(text, wishes, truth)
-    slug = re.sub(r"[^a-z]+", "_", wishes.project.lower()).strip("_") or "project"
-    named = f"{text.rstrip()}\nid: product_{slug}_v1\n"
+    named = f"{text.rstrip()}\nid: {theatre_id_of(wishes.project)}\n"
     return named if construct is None else named.replace("construct: @", construct)
 
 

@@ -17,7 +17,7 @@ from theatre.api.named_files import read_file
 from theatre.cli.computation_reports import print_opinion
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.pictures import claim_reliability, write_pictures
-from theatre.cli.tables import format_interval, format_number, print_table
+from theatre.cli.tables import format_interval, format_number, format_usage, print_table
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.certificate import CERTIFICATE_SCHEMA
 from theatre.engine.schema_registry import SchemaRegistry
@@ -131,6 +131,8 @@ def print_inspection(inspection: Inspection) -> None:
         _print_replays(certificate)
     else:
         echo(f"episodes     {certificate['replay_count']} scored")
+        if certificate.get("usage") is not None:
+            echo(f"used         {format_usage(certificate['usage'])}")
     echo(f"tier         {certificate['verification_tier']}")
     for cap in certificate["caps"]:
         echo(f"  missing    {cap}")

@@ -7,14 +7,16 @@ import statistics
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 import click
 
 from theatre.cli.exits import is_terminal
+from theatre.cli.tables import format_dollars
 from theatre.engine.models import InvocationStatus
 from theatre.engine.replay import Progress
+from theatre.engine.replay.usage import UsageTally
 
 PLAIN_INTERVAL = 10.0
 _TERMINAL_INTERVAL = 0.1
@@ -28,9 +30,15 @@ class ProgressLine:
     """Draws the progress of one run; a context manager that ends its line."""
 
     def __init__(
-        self, title: str, *, quiet: bool = False, monotonic: Callable[[], float] = time.monotonic
+        self,
+        title: str,
+        *,
+        quiet: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
+        used: UsageTally | None = None,
     ) -> None:
         self._title = title
+        self._used = used
         self._quiet = quiet
         self._monotonic = monotonic
         self._terminal = is_terminal(sys.stderr)
@@ -72,6 +80,8 @@ class ProgressLine:
             self._counts[progress.status] += 1
         if progress.latency_ms is not None:
             self._latencies.append(progress.latency_ms)
+        if self._used is not None:
+            self._used.note(progress.used)
         self._last = progress
         interval = _TERMINAL_INTERVAL if self._terminal else PLAIN_INTERVAL
         if self._quiet or (self._drawn_at is not None and now - self._drawn_at < interval):
@@ -111,6 +121,7 @@ class ProgressLine:
         counts = " ".join(f"{status} {self._counts[status]}" for status in statuses)
         p50 = f"p50 {statistics.median(self._latencies):.0f} ms" if self._latencies else "p50 -"
         facts = [f"{progress.done}/{progress.total}", counts, p50, f"ETA {self._eta(progress)}"]
+        facts += usage_facts(self._used, self._cost_to_go(progress))
         bar = _bar(progress.done, progress.total, width)
         return f"{title}{bar} {' │ '.join(fact for fact in facts if fact)}"
 
@@ -120,6 +131,23 @@ class ProgressLine:
         elapsed = self._monotonic() - self._began[0]
         seconds = elapsed / (progress.done - self._began[1]) * (progress.total - progress.done)
         return format_duration(seconds)
+
+    def _cost_to_go(self, progress: Progress) -> float | None:
+        """Return the dollars that the rest costs at the mean of this start, where it is known."""
+        spent = None if self._used is None else self._used.cost_usd
+        if spent is None or self._began is None or progress.done == self._began[1]:
+            return None
+        return spent / (progress.done - self._began[1]) * (progress.total - progress.done)
+
+
+def usage_facts(used: UsageTally | None, cost_to_go: float | None) -> Iterator[str]:
+    """Yield tokens and dollars so far, and what the rest will cost, as far as it is known."""
+    if used is None or not used.counted:
+        return
+    yield f"{sum(used.tokens)} tokens"
+    if used.cost_usd is not None:
+        rest = f", {format_dollars(cost_to_go)} to go" if cost_to_go else ""
+        yield f"{format_dollars(used.cost_usd)}{rest}"
 
 
 def _bar(done: int, total: int, width: int = _BAR_WIDTH) -> str:

@@ -10,7 +10,7 @@ from theatre.api.issuer_log import place_rows
 from theatre.api.runs import PENDING
 from theatre.cli.certificate_report import print_certificate, shorten_path
 from theatre.cli.exits import echo
-from theatre.cli.tables import format_interval, format_number, print_table
+from theatre.cli.tables import format_interval, format_number, format_usage, print_table
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import SchemaViolation
 from theatre.engine.scoring import COMPOSITE
@@ -26,6 +26,8 @@ def print_run(report: JsonObject) -> None:
     echo(f"theatre   {report['theatre_id']}")
     echo(f"state     {report['state']}")
     echo(f"recorded  {report['episodes_recorded']} episodes")
+    if report["usage"] is not None:
+        echo(f"used      {format_usage(cast('dict[str, Any]', report['usage']))}")
     if report["outcome"] is not None:
         echo(f"outcome   {report['outcome']} ({report['outcome_reason']})")
         if report["error_detail"] is not None:

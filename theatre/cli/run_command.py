@@ -30,6 +30,7 @@ from theatre.cli.exits import (
 from theatre.cli.options import header_option
 from theatre.cli.progress import ProgressLine
 from theatre.cli.reports import print_rehearsal, print_run
+from theatre.engine.replay.usage import tally_of
 
 
 @click.command()
@@ -132,7 +133,9 @@ def _rehearse(
     if answers is not None:
         template, options = with_answers(template, answers, options)
     require_runnable(template, certificate_run=False)
-    with ProgressLine(cast("str", template["theatre_id"]), quiet=quiet) as line:
+    with ProgressLine(
+        cast("str", template["theatre_id"]), quiet=quiet, used=tally_of(template)
+    ) as line:
         run = rehearse_document(
             template, path.parent, workspace, options, line.update, is_kept=False
         )
@@ -147,6 +150,8 @@ def run_with_progress(
 ) -> None:
     """Run a theatre to its end as `run_to_end`, with progress on stderr."""
     template = workspace.store.view(theatre_id).template
-    with ProgressLine(cast("str", template["theatre_id"]), quiet=quiet) as line:
+    with ProgressLine(
+        cast("str", template["theatre_id"]), quiet=quiet, used=tally_of(template)
+    ) as line:
         options = replace(options, on_logged=lambda logged: line.say(f"logged       {logged}"))
         run_to_end(theatre_id, workspace, options, line.update)

@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import click
@@ -51,6 +52,23 @@ def format_estimate(estimate: Mapping[str, Any]) -> str:
     """Return a value with the bounds of its interval, where it has some."""
     bounds = format_bounds(estimate, "")
     return format_number(estimate["value"]) + (f" ({bounds})" if bounds else "")
+
+
+def format_usage(usage: Mapping[str, Any]) -> str:
+    """Return what calls took, as a certificate's `usage` has it: tokens, dollars, quantiles."""
+    facts = [f"{usage['calls']} call{'' if usage['calls'] == 1 else 's'}"]
+    if usage["calls_counted"]:
+        facts.append(f"{usage['input_tokens']} tokens in, {usage['output_tokens']} out")
+        facts.append("no price" if usage["cost_usd"] is None else format_dollars(usage["cost_usd"]))
+    else:
+        facts.append("no tokens counted")
+    latency = " ".join(f"{name} {value}" for name, value in usage["latency_ms"].items())
+    return ", ".join([*facts, f"{latency} ms"])
+
+
+def format_dollars(amount: float) -> str:
+    """Return dollars with cents, small amounts with four significant digits."""
+    return f"${amount:.2f}" if amount >= 1 else f"${Decimal(f'{amount:.4g}'):f}"
 
 
 def terminal_width() -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections import Counter, deque
@@ -15,13 +16,16 @@ import click
 
 from theatre.api.workspace import Workspace, utc_now
 from theatre.cli.exits import CommandEndedError, ExitCode, echo
-from theatre.cli.progress import PLAIN_INTERVAL, RunLine, format_duration
+from theatre.cli.progress import PLAIN_INTERVAL, RunLine, format_duration, usage_facts
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import NotFoundError
+from theatre.engine.models import EpisodeResult
 from theatre.engine.replay.recording import read_sequences
+from theatre.engine.replay.usage import UsageTally, tally_of
 from theatre.engine.state_machine import TheatreState
-from theatre.files.run_journal import TRAIL, last_state
+from theatre.files.recorded_run import note_usage
+from theatre.files.run_journal import EPISODES, TRAIL, last_state
 from theatre.files.theatre_store import FileTheatreStore
 
 _PAUSE = 0.5
@@ -54,7 +58,9 @@ class RunWatch:
     waits_for: str | None = None
     ended: JsonObject | None = None
     newest: datetime | None = None
+    used: UsageTally | None = None
     _read: int = 0
+    _lines_read: int = 0
     _steps: deque[tuple[datetime, int]] = field(default_factory=deque)
 
     def look(self) -> bool:
@@ -86,12 +92,23 @@ class RunWatch:
         if batch:
             self.statuses.update(detail["statuses"])
             self.done += batch
+            self._count_usage(batch)
         # When it began to count, too: one batch alone has a rate then.
         if batch or kind == "activated":
             self._steps.append((self.newest, self.done))
         oldest = self.newest - timedelta(seconds=_RATE_SECONDS)
         while len(self._steps) > _TWO and self._steps[1][0] < oldest:
             self._steps.popleft()
+
+    def _count_usage(self, batch: int) -> None:
+        """Read the journal's lines of the batch, which were durable before the trail named it."""
+        if self.used is None:
+            return
+        with self.path.with_name(EPISODES).open("rb") as handle:
+            handle.seek(self._lines_read)
+            for line in itertools.islice(handle, batch):
+                note_usage(self.used, EpisodeResult.from_line(line))
+                self._lines_read += len(line)
 
     @property
     def rate(self) -> float | None:
@@ -114,6 +131,13 @@ class RunWatch:
             return ExitCode.INCOMPLETE
         return ExitCode.OK if self.ended["outcome"] == "certified" else ExitCode.FAILURE
 
+    def _cost_to_go(self) -> float | None:
+        """Return the dollars that the rest costs at the mean so far; None where it is not known."""
+        spent = None if self.used is None else self.used.cost_usd
+        if spent is None or self.is_over or self.total is None or not self.done:
+            return None
+        return round(spent / self.done * (self.total - self.done), 9)
+
     def document(self) -> JsonObject:
         """Return what is known; null for what is not."""
         left = None
@@ -128,6 +152,8 @@ class RunWatch:
             "failures": sum(self.statuses[name] for name in _FAILED),
             "rate": None if self.rate is None else round(self.rate, 3),
             "eta_seconds": left,
+            "usage": None if self.used is None else self.used.as_document(),
+            "cost_to_go_usd": self._cost_to_go(),
             "waits_for": self.waits_for,
             "outcome": None if self.ended is None else self.ended["outcome"],
             "outcome_reason": None if self.ended is None else self.ended.get("outcome_reason"),
@@ -145,7 +171,9 @@ def watch_theatre(
 
     Raises NotFoundError for an unknown theatre.
     """
-    seen = RunWatch(theatre_id=theatre_id, path=store.folder(theatre_id) / TRAIL)
+    path = store.folder(theatre_id) / TRAIL
+    used = tally_of(store.view(theatre_id).template)
+    seen = RunWatch(theatre_id=theatre_id, path=path, used=used)
     while True:
         yield seen, seen.look()
         if seen.is_over:
@@ -216,6 +244,8 @@ def _facts(seen: RunWatch, now: datetime) -> Iterator[str]:
         yield f"{seen.rate:.1f}/s"
     if document["eta_seconds"] is not None:
         yield f"{format_duration(document['eta_seconds'])} to go"
+    if document["usage"] is not None:
+        yield from usage_facts(seen.used, document["cost_to_go_usd"])
     if seen.waits_for is not None:
         yield f"waits for people: echelon theatre hitl {seen.theatre_id}"
     if seen.ended is not None:

@@ -6,6 +6,7 @@ have alike. What is committed is the template alone; nothing of the draft is in 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,8 @@ DEFAULT_SOURCE = "CUSTOM"
 _OF_A_MEASURE = ("scorer", "answer", "weight")
 _CALLABLE = re.compile(r"[A-Za-z_][\w./]*?(\.py)?:[A-Za-z_]\w*")
 _LONGEST_CRITERION = 32
+_ID_LETTERS = 8
+_AS_LETTERS = str.maketrans("0123456789", "ghijklmnop")
 
 
 def compile_draft(draft: JsonObject, scorers: Mapping[str, Scorer]) -> JsonObject:
@@ -232,6 +235,20 @@ def _written_measures(draft: JsonObject) -> list[tuple[str, JsonValue]]:
     return [("/measure", draft.get("measure", DEFAULT_SCORER))]
 
 
+def theatre_id_of(name: str) -> str:
+    """Return the theatre id of a name; that of another name is another one.
+
+    Theatre ids have small letters and underscores alone. Where that loses something of the name,
+    eight letters of its SHA-256 follow.
+    """
+    slug = re.sub(r"[^a-z]+", "_", name.lower()).strip("_")
+    if slug and slug == name:
+        return f"product_{slug}_v1"
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()
+    letters = digest[:_ID_LETTERS].translate(_AS_LETTERS)
+    return f"product_{slug or 'theatre'}_{letters}_v1"
+
+
 def _as_object(measure: JsonValue) -> JsonObject:
     return measure if isinstance(measure, dict) else {"scorer": measure}
 
@@ -291,9 +308,8 @@ def _defaults(draft: JsonObject, scorers: Mapping[str, Scorer]) -> JsonObject:
         measured["weights"] = {
             one.criterion_id: one.weight for one in criteria if one.weight is not None
         }
-    slug = re.sub(r"[^a-z]+", "_", tested.construct_id.lower()).strip("_") or "construct"
     return {
-        "theatre_id": draft.get("id", f"product_{slug}_v1"),
+        "theatre_id": draft.get("id", theatre_id_of(tested.construct_id)),
         "template_family": "PRODUCT",
         "execution_path": "replay",
         "display_name": draft.get("name", tested.construct_id[:100]),

@@ -241,3 +241,17 @@ class ExpertiseError(TheatreError):
     """An `expertise.yaml` does not have the shape the constraint gate reads."""
 
     code = "expertise-invalid"
+
+
+class MissingExtraError(TheatreError):
+    """A command or a run needs packages of an extra that is not installed."""
+
+    code = "missing-extra"
+
+    def __init__(self, *extras: str) -> None:
+        """Say how to install them."""
+        names = ",".join(extras)
+        super().__init__(
+            f"expected the packages of the extra {names}, got an installation without them: "
+            f"pip install 'echelon-theatre[{names}]'"
+        )

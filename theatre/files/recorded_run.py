@@ -7,9 +7,10 @@ verifies. Episodes stream in dataset order.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +20,7 @@ from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import (
     JUDGEMENTS,
     EpisodeOutcome,
+    EpisodeResult,
     GroundTruthEpisode,
     InvocationRecord,
     Scored,
@@ -28,6 +30,7 @@ from theatre.engine.models import (
 )
 from theatre.engine.replay.recording import answering_attempt
 from theatre.engine.replay.trail import HUMAN_SCORE
+from theatre.engine.replay.usage import UsageTally, tally_of, usage_of
 from theatre.engine.rlmf_export.sealed_bundle import DATASET, GOLD
 from theatre.engine.scoring.arithmetic import nano_to_number
 from theatre.engine.state_machine import TheatreState
@@ -68,6 +71,24 @@ def trouble_of(episode: RecordedEpisode) -> tuple[str | None, str | None]:
     return cast("str", attempt["reason"] or response["status"]), response["error_detail"]
 
 
+def note_usage(tally: UsageTally | None, one: RecordedEpisode | EpisodeResult) -> None:
+    """Add what the calls of one episode took, if they are counted."""
+    if tally is not None and one.record is not None:
+        tally.note(usage_of(cast("list[JsonObject]", one.record.document["calls"])))
+
+
+def count_usage(
+    tally: UsageTally | None, results: Iterable[RecordedEpisode | EpisodeResult]
+) -> JsonObject | None:
+    """Add what the calls of episodes took to a tally; return it as a certificate has it.
+
+    None without a tally, and where there were no calls.
+    """
+    for one in () if tally is None else results:
+        note_usage(tally, one)
+    return None if tally is None else tally.as_document()
+
+
 class RecordedRun(ABC):
     """A run that is over or still goes on. `is_withheld`: people are still to score answers.
 
@@ -85,6 +106,15 @@ class RecordedRun(ABC):
         """Return the criteria in committed order."""
         criteria = cast("JsonObject", self.template["criteria"])
         return tuple(cast("list[str]", criteria["criteria_ids"]))
+
+    @cached_property
+    def _nothing_used(self) -> UsageTally | None:
+        return tally_of(self.template)
+
+    def tally(self) -> UsageTally | None:
+        """Return an empty tally of calls; None where those of no construct are counted."""
+        empty = self._nothing_used
+        return None if empty is None else UsageTally(empty.prices)
 
     @abstractmethod
     def episodes(self) -> Iterator[RecordedEpisode]:

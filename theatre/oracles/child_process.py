@@ -33,6 +33,8 @@ from theatre.oracles.process_tree import CHUNK_BYTES, ComplaintPipe, is_ready, r
 SLOW_DEATH_SECONDS = 10.0
 """How long the last thread of a process may take that the system is ending on a busy machine."""
 _PATIENCE_SECONDS = 5.0
+_MOMENT_SECONDS = 0.005
+"""A program whose threads all slept for so long waits for input, as far as can be seen."""
 _SIGNALLED = 128
 
 
@@ -117,6 +119,21 @@ class RunningProgram:
         except (TimeoutError, subprocess.TimeoutExpired):
             return False
         return True
+
+    async def wait_until_idle(self) -> bool:
+        """Wait until the program waits for something, or has ended; return whether it has ended.
+
+        Returns at once where the system does not tell.
+        """
+        before = None
+        while process_tree.TELLS_WHO_SLEEPS:
+            if await self.wait_for_exit(_MOMENT_SECONDS):
+                return True
+            now = process_tree.time_when_asleep(self._pid)
+            if now is not None and now == before:
+                return False
+            before = now
+        return self.has_ended()
 
     def complaints(self) -> str:
         """Return what it wrote on stderr since the last time, cut in front."""

@@ -44,7 +44,6 @@ from theatre.oracles.construct_registry import RegisteredConstruct, source_of
 from theatre.oracles.errors import (
     ConstructFilesError,
     ConstructRegistryError,
-    ConstructUnreachableError,
     HarnessChangedError,
     UnknownAnswerError,
     UnknownConstructError,
@@ -358,13 +357,7 @@ class PythonOracleAdapter(LocalOracleAdapter):
             ended = "it closed its stdout"
             if outcome.exit_code is not None:
                 ended = describe_exit(outcome.exit_code, self._limits)
-        await self._stop()
-        said = [line for line in self._take_complaints().splitlines() if line.strip()]
-        raise ConstructUnreachableError(
-            f"expected {self._target} to be imported where constructs run, got: {ended}"
-            f"{f'; it printed: {said[-1].strip()}' if said else ''}; nothing was asked yet: "
-            "correct it, or install what it imports, and run it again"
-        )
+        raise await self._not_ready(f"{self._target} to be imported where constructs run", ended)
 
 
 def construct_from_callable(

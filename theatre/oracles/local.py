@@ -7,7 +7,9 @@ by `theatre.oracles.isolation`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +27,7 @@ from theatre.engine.oracle_contract import (
 )
 from theatre.oracles.child_process import ChildProcess, Reply
 from theatre.oracles.construct_files import BoundProgram, CurrentProgram
-from theatre.oracles.errors import AdapterClosedError
+from theatre.oracles.errors import AdapterClosedError, ConstructUnreachableError
 from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
 from theatre.oracles.limited_process import (
@@ -37,6 +39,9 @@ from theatre.oracles.wire_forms import CallFailure, version_mismatch, wait_withi
 
 _MILLISECONDS = 1000
 _MAX_COMPLAINT_BYTES = MAX_ERROR_DETAIL - 400
+_START_SECONDS = 10.0
+_NAMES_AN_ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
+"""As Python and Node.js begin that line; what Node.js prints last is its version."""
 # After these the construct still stands where the protocol expects it: one answer to one call.
 _IN_STEP = frozenset({None, "wrong-construct-id", "version-mismatch"})
 
@@ -140,7 +145,30 @@ class LocalOracleAdapter(ProgramAdapter):
                     raise
 
     async def _require_ready(self, process: ChildProcess) -> None:
-        """Do nothing: what a program in any language does before its first call is not known."""
+        """Raise ConstructUnreachableError for a program that ends before it was asked anything.
+
+        Else each call would find out anew, and fail. It has read nothing of a question, so it
+        cannot choose by one. A program that is not done with its start after a while is not
+        waited for.
+        """
+        has_ended = False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS):
+                has_ended = await process.wait_until_idle()
+        if has_ended:
+            ended = describe_exit(await process.end(), self._limits)
+            raise await self._not_ready("a program that waits for questions on stdin", ended)
+
+    async def _not_ready(self, expected: str, ended: str) -> ConstructUnreachableError:
+        """Stop the process; return what is to be raised for one that cannot be asked."""
+        await self._stop()
+        said = [line.strip() for line in self._take_complaints().splitlines() if line.strip()]
+        named = [line for line in said if _NAMES_AN_ERROR.match(line)]
+        printed = f"; it printed: {(named or said)[-1]}" if said else ""
+        return ConstructUnreachableError(
+            f"expected {expected}, got: {ended}{printed}; nothing was asked yet: correct it, or "
+            "install what it imports, and run it again"
+        )
 
     async def aclose(self) -> None:
         """End the process with all that it started, and remove its folder."""

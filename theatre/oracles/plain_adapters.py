@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
 from theatre.engine.clock import Clock
-from theatre.engine.errors import ProgrammeError
+from theatre.engine.errors import MissingExtraError, ProgrammeError
 from theatre.engine.oracle_contract import pinned_version
 from theatre.engine.schema_registry import model_message
 from theatre.oracles.command import CommandAdapter, CommandSettings, ContainerAdapter
@@ -50,8 +51,8 @@ def make_plain_adapter(
 
     Raises ProgrammeError for settings that the adapter does not take, RequestHeadersError for a
     key that is not there, KeyNotAllowedError for one that may not go to the construct's URL,
-    ConstructTransportError for a construct that is reached in another way, and what
-    `OutboundPolicy` refuses.
+    ConstructTransportError for a construct that is reached in another way, MissingExtraError
+    without the SDK that it needs, and what `OutboundPolicy` refuses.
     """
     kind = endpoint.adapter_type
     times: Any = {"clock": around.clock, "monotonic": around.monotonic}
@@ -69,6 +70,7 @@ def make_plain_adapter(
             reach=program.reach,
             **times,
         )
+    _require_sdk(kind)
     if kind == "mcp":
         return _tool_adapter(endpoint, construct, around, version, times)
     from theatre.oracles.models import ModelAdapter, ModelSettings  # noqa: PLC0415 - the SDKs of models
@@ -116,6 +118,12 @@ def _tool_adapter(
             reach=program.reach,
         )
     return ToolAdapter(way, settings, **times)
+
+
+def _require_sdk(kind: str) -> None:
+    """Raise MissingExtraError before an import that would end with a traceback."""
+    if find_spec(kind) is None:
+        raise MissingExtraError("mcp" if kind == "mcp" else "models")
 
 
 def _settings(form: type[_SettingsT], endpoint: Endpoint) -> _SettingsT:

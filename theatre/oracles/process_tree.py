@@ -114,6 +114,7 @@ class ComplaintPipe:
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_SECONDS = 2.0
 _PROC = Path("/proc")
+TELLS_WHO_SLEEPS = (_PROC / "self" / "schedstat").exists()
 # Fields of /proc/PID/stat, counted from the state on; PF_EXITING of the kernel is a flag.
 _PARENT, _SESSION, _FLAGS, _EXITING = 1, 3, 6, 0x4
 
@@ -214,6 +215,24 @@ def is_dying(pid: int) -> bool:
         return False
     fields = _stat_fields(pid)
     return fields is None or bool(int(fields[_FLAGS]) & _EXITING)
+
+
+def time_when_asleep(pid: int) -> int | None:
+    """Return the nanoseconds that a process has run, where all of its threads sleep now.
+
+    None where one runs or is about to, where the process is gone, and where the system does not
+    tell.
+    """
+    total = 0
+    try:
+        for thread in (_PROC / str(pid) / "task").iterdir():
+            state = (thread / "stat").read_bytes().rpartition(b") ")[2][:1]
+            if state != b"S":
+                return None
+            total += int((thread / "schedstat").read_bytes().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    return total
 
 
 def _strays() -> list[int]:

@@ -91,9 +91,13 @@ def public(*refuses: str, idempotent: bool = True, rate: Rate = Rate.READ) -> Ac
     return AccessPolicy(access=Access.PUBLIC, idempotent=idempotent, rate=rate, refuses=refuses)
 
 
-def for_users(scope: Scope, *refuses: str, idempotent: bool = True) -> AccessPolicy:
+def for_users(
+    scope: Scope, *refuses: str, idempotent: bool = True, rate: Rate = Rate.READ
+) -> AccessPolicy:
     """Declare a route for any user."""
-    return AccessPolicy(access=Access.USER, scope=scope, idempotent=idempotent, refuses=refuses)
+    return AccessPolicy(
+        access=Access.USER, scope=scope, idempotent=idempotent, rate=rate, refuses=refuses
+    )
 
 
 def for_owner(scope: Scope, *refuses: str, idempotent: bool = True) -> AccessPolicy:

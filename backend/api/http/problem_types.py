@@ -119,6 +119,25 @@ ALREADY_REGISTERED = ProblemKind(
     "Already registered",
     "The name or the address is taken: choose another, or log in. Case is ignored.",
 )
+REGISTRATION_CLOSED = ProblemKind(
+    "registration-closed",
+    403,
+    "Registration closed",
+    "The operator of this service makes its users: ask the operator.",
+)
+INVITE_INVALID = ProblemKind(
+    "invite-invalid",
+    403,
+    "Invite not valid",
+    "This service registers users who have an invite. Each is good once and until its last day: "
+    "ask the operator for a new one, and send it as `invite`.",
+)
+WRONG_PASSWORD = ProblemKind(
+    "wrong-password",
+    403,
+    "Wrong password",
+    "To change a password, send the one that is in use as `old_password`.",
+)
 CLAIM_REJECTED = ProblemKind(
     "claim-rejected",
     409,
@@ -212,6 +231,9 @@ _REFUSED = (
     OUT_OF_SCOPE,
     FORM_REFUSED,
     ALREADY_REGISTERED,
+    REGISTRATION_CLOSED,
+    INVITE_INVALID,
+    WRONG_PASSWORD,
     CLAIM_REJECTED,
     IDEMPOTENCY_MISMATCH,
     IDEMPOTENCY_IN_PROGRESS,

@@ -6,13 +6,14 @@ minute's requests is allowed; after that they must come at the average rate.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from enum import StrEnum
+from ipaddress import IPv6Address, IPv6Network
 
+from backend.api.http.forwarded import parse_address
 from backend.errors import RateLimitedError
 from backend.settings import Settings
 
@@ -33,6 +34,8 @@ class Rate(StrEnum):
     READ = "requests"
     LOGIN = "log-ins and registrations"
     """Each hashes a password."""
+    PAGE = "pages"
+    """Each is made for people, at many times the cost of a document."""
     UNLIMITED = "nothing"
     """Health checks: a flood of other requests must not make a supervisor restart the service."""
 
@@ -72,7 +75,9 @@ class RateLimits:
         self._by_address = {
             Rate.READ: RateLimiter(settings.requests_per_minute, of=Rate.READ.value),
             Rate.LOGIN: RateLimiter(settings.logins_per_minute, of=Rate.LOGIN.value),
+            Rate.PAGE: RateLimiter(settings.pages_per_minute, of=Rate.PAGE.value),
         }
+        self._log_ins = RateLimiter(settings.account_logins_per_minute, of="log-ins of one name")
         self._writes = RateLimiter(settings.writes_per_minute, of="writes")
         self._streams: Counter[str] = Counter()
 
@@ -80,6 +85,13 @@ class RateLimits:
         """Count a request of an address; RateLimitedError where it is one too many."""
         if rate is not Rate.UNLIMITED:
             self._by_address[rate].admit(_network(host))
+
+    def admit_log_in(self, username: str) -> None:
+        """Count a try of a user's password; RateLimitedError where it is one too many.
+
+        Whether there is such a user is not asked: the answer must not say it.
+        """
+        self._log_ins.admit(username.lower())
 
     def admit_write(self, user_id: str) -> None:
         """Count a write of a user; RateLimitedError where it is one too many."""
@@ -102,9 +114,7 @@ class RateLimits:
 
 def _network(host: str) -> str:
     """Return whose address it is: of IPv6 one customer has a whole /64."""
-    if ":" not in host:
-        return host
-    try:
-        return str(ipaddress.ip_network((host.partition("%")[0], _IPV6_NETWORK), strict=False))
-    except ValueError:
-        return host
+    address = parse_address(host)
+    if isinstance(address, IPv6Address):
+        return str(IPv6Network((address, _IPV6_NETWORK), strict=False))
+    return host if address is None else str(address)

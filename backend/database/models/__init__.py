@@ -16,6 +16,7 @@ from backend.database.models.people import (
     ApiKey,
     ConstructDecision,
     IdempotencyKey,
+    Invite,
     RegisteredConstruct,
     User,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "DebateRun",
     "HumanScore",
     "IdempotencyKey",
+    "Invite",
     "LogCheckpoint",
     "LogTile",
     "LoggedEntry",

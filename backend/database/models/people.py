@@ -11,6 +11,7 @@ from sqlalchemy import (
     LargeBinary,
     SmallInteger,
     String,
+    false,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -47,6 +48,28 @@ class User(Base):
     password_hash: Mapped[LongText]
     created_at: Mapped[Moment]
     disabled_at: Mapped[Moment | None]
+    is_operator: Mapped[bool] = mapped_column(server_default=false())
+    token_generation: Mapped[int] = mapped_column(server_default=text("0"))
+    """Raised to end all tokens that were issued before."""
+
+
+class Invite(Base):
+    """An invite to register, once. Only its hash is kept; the operator makes and revokes them."""
+
+    __tablename__ = "invites"
+    __table_args__ = (
+        is_sha256("code_sha256"),
+        CheckConstraint("num_nonnulls(used_at, used_by) IN (0, 2)", name="whole_use"),
+    )
+
+    id: Mapped[Identifier] = mapped_column(primary_key=True)
+    code_sha256: Mapped[Sha256] = mapped_column(unique=True)
+    note: Mapped[str] = mapped_column(String(200))
+    created_at: Mapped[Moment]
+    expires_at: Mapped[Moment]
+    revoked_at: Mapped[Moment | None]
+    used_at: Mapped[Moment | None]
+    used_by: Mapped[Identifier | None] = mapped_column(ForeignKey("users.id"))
 
 
 class ApiKey(Base):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -154,7 +155,7 @@ def test_an_import_that_crashes_there_ends_the_run_before_anything_is_asked(
     home = tmp_path / "home"
     refused = forked("run", home=home, cwd=tmp_path)
     assert refused.code == 8, refused
-    assert refused.stderr.count("error (") == 2
+    assert refused.stderr.count("error (") == 1
     for words in ("construct-unreachable", "No module named 'nope_nope'", "run it again"):
         assert words in refused.stderr
     # Nothing was asked, and nothing is in the log that would have to be closed.
@@ -164,6 +165,35 @@ def test_an_import_that_crashes_there_ends_the_run_before_anything_is_asked(
     ended = forked("run", "--json", home=home, cwd=tmp_path)
     report = json.loads(ended.stdout)
     assert (ended.code, report["outcome"], report["scores"]) == (0, "certified", {"right_stars": 1})
+
+
+PROGRAMS: dict[str, tuple[str, str, str]] = {
+    "node: no JavaScript": ("solution.mjs", "function (", "SyntaxError"),
+    "node: no such module": ("solution.mjs", "import 'nope-nope'", "nope-nope"),
+    "python: no such module": ("main.py", "import nope_nope", "No module named 'nope_nope'"),
+    "sh: no shell": ("solution.sh", "if then", "unexpected"),
+}
+
+
+@pytest.mark.parametrize("mistake", PROGRAMS)
+def test_a_program_that_ends_before_it_is_asked_ends_the_run_before_the_first_call(
+    tmp_path: Path, mistake: str
+) -> None:
+    name, text, said = PROGRAMS[mistake]
+    program = {"node": "node", "python": "{python}", "sh": "sh"}[mistake.partition(":")[0]]
+    if program != "{python}" and shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    argv = json.dumps([program, name])
+    project(tmp_path, echelon__yaml=DRAFT.replace("solution:answer", argv))
+    (tmp_path / name).write_text(f"{text}\n", encoding="utf-8")
+    home = tmp_path / "home"
+    refused = forked("run", home=home, cwd=tmp_path)
+    assert refused.code == 8, refused
+    assert "error (construct-unreachable): construct " in refused.stderr
+    for words in ("waits for questions on stdin, got: exit code", said, "nothing was asked yet"):
+        assert words in refused.stderr
+    assert "logged" not in refused.stderr
+    assert not [*home.rglob("episode_*")]
 
 
 def test_a_port_that_is_taken_is_named_with_the_way_out(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ RUN_KEYS = {
     "findings",
     "data_audit",
     "baselines",
+    "usage",
     "bundle_path",
     "draft_path",
     "statuses",
@@ -513,7 +514,7 @@ def test_a_run_of_a_construct_that_raises_says_why_and_where_its_evidence_is(
     tmp_path: Path,
 ) -> None:
     program = tmp_path / "raises.py"
-    program.write_text('import json\njson.load(open("tea.json"))\n')
+    program.write_text('import json\ninput()\njson.load(open("tea.json"))\n')
     construct = construct_from_argv("cartograph", json.dumps(["{python}", str(program)]), tmp_path)
 
     def raising(template: dict[str, Any]) -> None:

@@ -13,8 +13,14 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import theatre
+from tests.theatre.cli.doubler import write_theatre
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, echelon, environment
-from theatre.cli.exits import MODULES_BY_EXTRA, POSIX_ONLY
+from theatre.cli import cli
+from theatre.cli.exits import MODULES_BY_EXTRA, POSIX_ONLY, run_guarded
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import MissingExtraError
+from theatre.engine.oracle_contract import pinned_version
 
 # What Windows has neither in its standard library nor in these modules of it.
 ON_WINDOWS = f"""
@@ -149,3 +155,50 @@ def test_a_command_that_asks_a_judge_says_which_extra_has_it(tmp_path: Path) -> 
         "error (missing-extra): expected the packages of the extra models, got an installation "
         "without them: pip install 'echelon-theatre[models]'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("sdk", "kind", "settings", "extra"),
+    [
+        ("mcp", "mcp", {"tool": "t", "tool_sha256": "0" * 64}, "mcp"),
+        ("openai", "openai", {"model": "m", "prompt": "p"}, "models"),
+        (
+            "anthropic",
+            "anthropic",
+            {"model": "m", "prompt": "p", "parameters": {"max_tokens": 9}},
+            "models",
+        ),
+    ],
+)
+def test_a_construct_whose_sdk_is_not_installed_names_the_extra(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    sdk: str,
+    kind: str,
+    settings: JsonObject,
+    extra: str,
+) -> None:
+    """On the command line, and for who calls `theatre.run`."""
+    place = "http://127.0.0.1:9/v1"
+    path = write_theatre(
+        tmp_path,
+        adapter_type=kind,
+        endpoint=place,
+        version=pinned_version(kind, place, settings),
+        config={"adapter_settings": settings},
+        schema_version="2.2.0",
+    )
+    for name, value in (("ECHELON_HOME", str(tmp_path)), ("ECHELON_OUTBOUND_ALLOW", "127.0.0.1")):
+        monkeypatch.setenv(name, value)
+    # As the import system has it of a module that is not there.
+    monkeypatch.setitem(sys.modules, sdk, None)
+    said = (
+        f"expected the packages of the extra {extra}, got an installation without them: "
+        f"pip install 'echelon-theatre[{extra}]'"
+    )
+    assert run_guarded(cli, ["theatre", "run", str(path)]) == 1
+    assert capsys.readouterr().err == f"error (missing-extra): {said}\n"
+    with pytest.raises(MissingExtraError) as missing:
+        theatre.run(path, store=tmp_path / "store")
+    assert str(missing.value) == said

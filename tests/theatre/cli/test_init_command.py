@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from theatre.api.draft_files import pin_file
 from theatre.api.template_files import read_written
 from theatre.api.workspace import Workspace
 from theatre.cli.init_command import init
+from theatre.drafts.compilation import theatre_id_of
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import resource_root
 
@@ -89,7 +91,7 @@ def test_each_kind_of_construct_can_be_committed_at_once(folder: Path, kind: str
     (project / "own.py").write_text("def answer(asked):\n    return {}\n", encoding="utf-8")
     template = pinned(project)
     assert construct_of(template) == construct
-    assert template["theatre_id"] == "product_word_parity_v1"
+    assert template["theatre_id"].startswith("product_word_parity_")
     assert template["criteria"]["criteria_ids"] == ["right_parity"]
     assert len((project / "ground_truth.jsonl").read_bytes().splitlines()) == 100
     assert len((project / "echelon.yaml").read_text(encoding="utf-8").splitlines()) <= 15
@@ -129,6 +131,32 @@ def test_a_folder_of_files_is_asked_file_by_file(folder: Path) -> None:
         "input_data": {"text": "even words"},
         "expected_output": {"label": "even"},
     }
+
+
+NAMES = ("p", "p1", "p2", "P", "p-1", "p_1", "1", "été", "ete", "プ", "a b", "a_b", "", "\udcff")
+
+
+def test_two_names_never_have_the_same_theatre_id() -> None:
+    ids = {name: theatre_id_of(name) for name in NAMES}
+    assert len({*ids.values()}) == len(NAMES)
+    assert (ids["p"], ids["a_b"]) == ("product_p_v1", "product_a_b_v1")
+    schema = resource_root() / "docs" / "schemas" / "echelon_theatre_schema_v2_2.json"
+    pattern = json.loads(schema.read_bytes())["properties"]["theatre_id"]["pattern"]
+    assert all(re.search(pattern, one) for one in ids.values())
+
+
+def test_two_folders_and_two_constructs_without_an_id_are_two_theatres(folder: Path) -> None:
+    own = ("--yes", "--construct", "own:answer")
+    for name in ("p1", "p2"):
+        assert CliRunner().invoke(init, [name, *own]).exit_code == 0
+        (folder / name / "own.py").write_text("def answer(asked):\n    return {}\n", "utf-8")
+        path = folder / name / "echelon.yaml"
+        assert f"id: {theatre_id_of(name)}\n" in path.read_text("utf-8")
+        path.write_text(path.read_text("utf-8").replace(f"id: {theatre_id_of(name)}\n", ""))
+        (folder / name / "own.py").rename(folder / name / f"{name}.py")
+        path.write_text(path.read_text("utf-8").replace("own:", f"{name}:"))
+    ids = [pinned(folder / name)["theatre_id"] for name in ("p1", "p2")]
+    assert ids == [theatre_id_of("p1"), theatre_id_of("p2")]
 
 
 @pytest.mark.usefixtures("folder")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.theatre.cli.plain_constructs import DOUBLER, TOOL_SERVER
+from tests.theatre.cli.plain_constructs import DOUBLER, TOOL_SERVER, tool_server
 from tests.theatre.forked_echelon import forked
 from theatre.engine.canonical_json import JsonObject
 
@@ -113,3 +113,22 @@ def test_a_tool_that_the_server_has_not_is_named_with_the_nearest(tmp_path: Path
     ended = forked("pin", home=tmp_path / "home", cwd=tmp_path)
     assert ended.code == 5
     assert "did you mean double?" in ended.stderr
+
+
+def test_a_tool_behind_http_is_certified_from_a_draft(tmp_path: Path) -> None:
+    with tool_server() as place:
+        project(tmp_path, {"adapter": "mcp", "endpoint": place, "settings": {"tool": "double"}})
+        echelon(tmp_path, "pin")
+        echelon(tmp_path, "pin", "--check")
+        report = echelon(tmp_path, "run")
+        check = echelon(tmp_path, "check", report["bundle_path"])
+    assert (report["outcome"], report["scores"]) == ("certified", {"right_result": 1})
+    assert (check["verdict"], report["usage"]["calls"]) == ("valid, logged", 3)
+    # The same tool at another place is another version.
+    template = json.loads((tmp_path / "echelon.template.json").read_bytes())
+    (version,) = template["version_pins"]["constructs"].values()
+    with tool_server() as other:
+        project(tmp_path, {"adapter": "mcp", "endpoint": other, "settings": {"tool": "double"}})
+        echelon(tmp_path, "pin")
+    again = json.loads((tmp_path / "echelon.template.json").read_bytes())
+    assert version not in again["version_pins"]["constructs"].values()

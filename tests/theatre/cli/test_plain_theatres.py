@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import theatre
 from tests.theatre.cli.doubler import EPISODES, write_theatre
@@ -25,8 +26,11 @@ from tests.theatre.oracles.loopback import serving
 from tests.theatre.runs import checked
 from tests.theatre.test_isolated_runs import is_consistent
 from theatre import pytest_plugin
+from theatre.cli import cli
+from theatre.cli.watch_command import watch_theatre
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.oracle_contract import pinned_version
+from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.errors import KeyNotAllowedError, OutboundPolicyError
 from theatre.oracles.key_origins import KeyOrigins
 
@@ -166,6 +170,36 @@ def test_keys_have_origins_not_prefixes() -> None:
         assert KEY not in str(error.value)
 
 
+def said_of(end: Any, usage: Any, home: Path) -> None:  # noqa: ANN401 - JSON
+    """Look for what a run used wherever a user looks."""
+
+    def asked(*command: str) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ECHELON_HOME", str(home))
+            ended = CliRunner().invoke(cli, [*command])
+        assert ended.exit_code == 0, ended.output
+        return ended.stdout
+
+    theatre_id, cost = end["theatre_id"], "$0.000372"
+    whole = f"8 calls, 88 tokens in, 40 out, {cost}, p50 {usage['latency_ms']['p50']} "
+    assert end["usage"] == usage
+    assert f"used         {whole}" in asked("theatre", "show", theatre_id)
+    assert json.loads(asked("theatre", "show", theatre_id, "--json"))["usage"] == usage
+    certificate = str(Path(end["bundle_path"]) / "certificate.json")
+    assert f"used         {whole}" in asked("inspect", certificate)
+    assert json.loads(asked("inspect", certificate, "--json"))["usage"] == usage
+    assert f"they used {whole}" in asked("theatre", "episodes", theatre_id)
+    one = json.loads(asked("theatre", "episodes", theatre_id, "--json"))["episodes"][0]["usage"]
+    assert (one["calls"], one["input_tokens"], one["cost_usd"]) == (1, 11, 0.0000465)
+    assert json.loads(asked("theatre", "episode", theatre_id, "1", "--json"))["usage"] == one
+    assert "used      1 call, 11 tokens in, 5 out, $0.0000465, p50" in asked(
+        "theatre", "episode", theatre_id, "1"
+    )
+    assert f"  128 tokens  {cost}  certified\n" in asked("theatre", "watch", theatre_id)
+    watched = json.loads(asked("theatre", "watch", theatre_id, "--json").splitlines()[-1])
+    assert (watched["usage"], watched["cost_to_go_usd"]) == (usage, None)
+
+
 @pytest.mark.parametrize(
     ("kind", "server", "path"),
     [("openai", openai_server, "/v1"), ("anthropic", anthropic_server, "")],
@@ -186,6 +220,7 @@ def test_a_model_is_certified_by_what_it_is_asked(
         "cost_usd": round(EPISODES * (11 * 1.5 + 5 * 6) / 1e6, 9),
     }
     assert 0 <= usage["latency_ms"]["p50"] <= usage["latency_ms"]["p99"]
+    said_of(end, usage, tmp_path / "home")
     assert "version-declared" in certificate["findings"]
     assert "construct-not-isolated" in end["caps"]
 
@@ -269,6 +304,12 @@ def test_a_budget_stops_a_start_and_the_next_one_goes_on(tmp_path: Path) -> None
         error = json.loads(stopped.stdout)["error"]
         assert (stopped.code, error["code"]) == (8, "budget-spent")
         assert "got 80 spent by this start" in error["message"]
+        store = FileTheatreStore(tmp_path / "home")
+        (theatre_id,) = store.theatre_ids()
+        shown = forked("theatre", "show", theatre_id, home=tmp_path / "home").stdout
+        assert "used      5 calls, 55 tokens in, 25 out, $0.0002325, p50 " in shown
+        run_seen, _ = next(watch_theatre(theatre_id, store))
+        assert run_seen.document()["cost_to_go_usd"] == 0.0001395
         _, certificate = certified(path)
     # All of it is on the certificate, whatever the starts were.
     assert certificate["usage"]["calls_counted"] == EPISODES

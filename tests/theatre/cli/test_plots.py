@@ -229,7 +229,7 @@ def test_a_theatre_without_a_certificate_has_no_picture(tmp_path: Path) -> None:
         {
             "error": {
                 "code": "not-found",
-                "message": f"expected a certificate of theatre {theatre_id} to draw, got none: "
+                "message": f"expected a certificate of theatre {theatre_id}, got none: "
                 "it is COMMITTED: run it to its end first",
             }
         },

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
+
 import pytest
 
 from theatre.cli.progress import PLAIN_INTERVAL, ProgressLine
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import InvocationStatus
 from theatre.engine.replay import Progress
+from theatre.engine.replay.usage import UsageTally
 
 
 class Watch:
@@ -136,3 +141,16 @@ def test_quiet_is_quiet(watch: Watch, capsys: pytest.CaptureFixture[str]) -> Non
         watch.seconds += 100
         line.update(answered(1))
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_was_used_and_what_the_rest_will_cost_is_said(watch: Watch) -> None:
+    used = UsageTally({"model": (Fraction(2), Fraction(10))})
+    line = ProgressLine("t", monotonic=watch, used=used)
+    line.update(Progress(done=2, total=10))
+    assert "tokens" not in line.text(Progress(done=2, total=10))
+    for done in (3, 4):
+        calls: JsonObject = {"model": [[20, 1000, 300]]}
+        line.update(replace(answered(done), used=calls))
+    assert line.text(answered(4)).endswith("│ 2600 tokens │ $0.01, $0.03 to go")
+    line.update(replace(answered(5), used={"other": [[20, 1, 1]]}))
+    assert line.text(answered(5)).endswith("│ 2602 tokens")

@@ -229,12 +229,16 @@ def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a run is. `status` and `latency_ms` are those of the newest answer, if any."""
+    """Where a run is. `status` and `latency_ms` are those of the newest answer, if any.
+
+    `used` is what its calls took, as `usage_of`.
+    """
 
     done: int
     total: int
     status: InvocationStatus | None = None
     latency_ms: int | None = None
+    used: JsonObject = field(default_factory=dict)
 
 
 # What settling a run brought.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import SteadyClock
@@ -37,6 +38,7 @@ from theatre.engine.replay.episode import (
     wrap_in_shape_check,
 )
 from theatre.engine.replay.recording import BatchWriter, Recorder, last_latency
+from theatre.engine.replay.usage import usage_of
 from theatre.engine.scoring import FailureStop, TheatreScoringProvider
 from theatre.engine.templates import ProductTheatreTemplate
 
@@ -193,9 +195,14 @@ class CallingPass:
             async def record(called: CalledEpisode) -> None:
                 nonlocal done
                 done += 1
-                status, latency_ms = called.answer.status, last_latency(called.record)
                 context.on_progress(
-                    Progress(done=done, total=total, status=status, latency_ms=latency_ms)
+                    Progress(
+                        done=done,
+                        total=total,
+                        status=called.answer.status,
+                        latency_ms=last_latency(called.record),
+                        used=usage_of(cast("list[JsonObject]", called.record["calls"])),
+                    )
                 )
                 await writer.put(called)
 

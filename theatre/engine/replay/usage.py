@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.templates import PLAIN_ADAPTERS, ProductTheatreTemplate
+from theatre.engine.templates import PLAIN_ADAPTERS, ProductTheatreTemplate, view_template
 
 _MILLION = 1_000_000
 _QUANTILES = {"p50": 50, "p95": 95, "p99": 99}
@@ -62,6 +62,11 @@ class UsageTally:
                 pairs = zip(price, counts, strict=True)
                 self.cost += sum((one * count for one, count in pairs), Fraction(0)) / _MILLION
 
+    @property
+    def cost_usd(self) -> float | None:
+        """Return the dollars so far; None where nothing was counted, or a call has no price."""
+        return float(round(self.cost, 9)) if self.counted and not self.unpriced else None
+
     def as_document(self) -> JsonObject | None:
         """Return the certificate's `usage`; None for a run that has none.
 
@@ -69,13 +74,12 @@ class UsageTally:
         """
         if not self.attempts:
             return None
-        is_priced = self.counted and not self.unpriced
         return {
             "calls": self.attempts,
             "calls_counted": self.counted,
             "input_tokens": self.tokens[0],
             "output_tokens": self.tokens[1],
-            "cost_usd": float(round(self.cost, 9)) if is_priced else None,
+            "cost_usd": self.cost_usd,
             "latency_ms": {name: self._quantile(share) for name, share in _QUANTILES.items()},
         }
 
@@ -86,6 +90,17 @@ class UsageTally:
             if rank <= 0:
                 return latency
         return 0
+
+
+def tally_of(template: JsonObject) -> UsageTally | None:
+    """Return the empty tally of a template's runs; None where no construct's calls are counted."""
+    view = view_template(template)
+    if not isinstance(view, ProductTheatreTemplate):
+        return None
+    config = view.product_theatre_config
+    own = (one.adapter_type for one in config.construct_endpoints.values())
+    is_counted = any(kind in PLAIN_ADAPTERS for kind in (config.adapter_type, *own))
+    return UsageTally(committed_prices(view)) if is_counted else None
 
 
 def committed_prices(template: ProductTheatreTemplate) -> dict[str, tuple[Fraction, Fraction]]:

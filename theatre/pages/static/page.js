@@ -1,5 +1,5 @@
-// What a page does beyond its text: it searches lists, and says when a tier has lapsed since it was
-// made. Without scripts the lists are whole, and the date of expiry stands in the text.
+// What a page does beyond its text: it searches lists, says when a tier has lapsed since it was
+// made, and verifies bundles. Without scripts the lists are whole, and the date of expiry stands in the text.
 "use strict";
 
 for (const input of document.querySelectorAll("input[data-filters]")) {
@@ -25,4 +25,130 @@ for (const verdict of document.querySelectorAll("[data-expires]")) {
     verdict.querySelector(".standing").hidden = true;
     verdict.querySelector(".lapsed").hidden = false;
   }
+}
+
+// Verification: verify.js computes, this shows. The page's own bundle lies in the page (a file) or
+// comes from its service; a reader's own is chosen or dropped, and goes nowhere.
+const verification = document.getElementById("verification");
+if (verification) {
+  // Modules run before this event, so that of a saved page is there.
+  addEventListener("DOMContentLoaded", () => offerVerification(verification));
+}
+
+function offerVerification(section) {
+  const make = (name, words = "", members = {}) =>
+    Object.assign(document.createElement(name), { textContent: words }, members);
+  const bytesIn = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+  const status = make("p", "", { role: "status" });
+  const lines = make("div");
+  const held = JSON.parse(document.getElementById("bundle")?.textContent ?? "null");
+  const { bundle, trust: trustAddress, module } = section.dataset;
+  const buttons = make("p");
+  const start = make("button", "Verify in this browser", { type: "button" });
+  const hint = make("p", "Or drop a bundle here: its folder, its files or its .tar.gz. "
+    + "It stays in this browser.");
+  const pick = (words, members) => {
+    const label = make("label", `${words} `);
+    const input = make("input", "", { type: "file", ...members });
+    label.append(input);
+    return [label, input];
+  };
+  const [folderLabel, folder] = pick("A folder:", { webkitdirectory: true });
+  const [fileLabel, file] = pick("An archive or files:", { multiple: true });
+  const [trustLabel, ownTrust] = pick("The issuer’s trust.json, as you have it:", {});
+  const choices = make("div", "", { className: "choices" });
+  choices.append(folderLabel, fileLabel, trustLabel);
+  if (held || bundle) buttons.append(start);
+  section.append(buttons, hint, choices, status, lines);
+
+  const load = async () => globalThis.echelonVerify
+    ?? (await import(module), globalThis.echelonVerify);
+  const fetched = async (address) => {
+    const answer = await fetch(address);
+    if (!answer.ok) throw new Error(`expected ${address}, got the answer ${answer.status}`);
+    return new Uint8Array(await answer.arrayBuffer());
+  };
+
+  /** Whose keys count: those of the reader's own file, else those that came with what is checked. */
+  const trusted = async (files, isOurs) => {
+    if (ownTrust.files.length)
+      return { trust: new Uint8Array(await ownTrust.files[0].arrayBuffer()) };
+    if (isOurs && held?.trust)
+      return { trust: bytesIn(held.trust), trustFrom: "the trust.json in this page" };
+    if (isOurs && trustAddress)
+      return { trust: await fetched(trustAddress), trustFrom: "the trust.json of this service" };
+    const inside = files.get("proofs/trust.json");
+    return inside ? { trust: inside, trustFrom: "the trust.json in the bundle" } : {};
+  };
+
+  const show = (result) => {
+    const list = make("ul", "", { className: "checks" });
+    const signs = { ok: "✓", failed: "✕", "not checked": "–" };
+    for (const { id, status: word, expected, got, why } of result.lines) {
+      const item = make("li", "", { className: word.replace(" ", "-") });
+      item.dataset.id = id;
+      item.append(make("span", signs[word], { ariaHidden: "true" }), ` ${word} `, make("code", id));
+      const detail = expected || got ? `${why} (expected ${expected}, got ${got})` : why;
+      if (detail) item.append(make("bdi", `: ${detail.slice(0, 600)}`, { dir: "auto" }));
+      list.append(item);
+    }
+    status.textContent = result.verdict;
+    // Never green as a whole: what no browser can check has not been checked.
+    status.className = result.ok ? "verdict warn" : "verdict bad";
+    lines.replaceChildren(list);
+  };
+
+  const run = async (read, isOurs) => {
+    lines.replaceChildren();
+    status.className = "";
+    status.textContent = "Verifying…";
+    try {
+      const { verify, needs, readArchive, atRoot } = await load();
+      if (needs) throw new Error(needs);
+      const files = await read({ readArchive, atRoot });
+      show(await verify(files, await trusted(files, isOurs)));
+    } catch (error) {
+      status.className = "verdict bad";
+      status.textContent = `Nothing was verified: ${error.message}`;
+    }
+  };
+
+  const filesOf = async (pairs, { readArchive, atRoot }) => {
+    const read = await Promise.all(
+      pairs.map(async ([path, one]) => [path, new Uint8Array(await one.arrayBuffer())]));
+    if (read.length === 1) return readArchive(read[0][1]);
+    return atRoot(new Map(read));
+  };
+  const walk = async (entry) => {
+    if (entry.isFile)
+      return [[entry.fullPath.slice(1), await new Promise((done, fail) => entry.file(done, fail))]];
+    const reader = entry.createReader();
+    const found = [];
+    for (;;) {
+      // A reader gives some hundred at a time, and none at the end.
+      const some = await new Promise((done, fail) => reader.readEntries(done, fail));
+      if (!some.length) return found;
+      for (const one of some) found.push(...await walk(one));
+    }
+  };
+
+  start.addEventListener("click", () => run(async ({ readArchive }) =>
+    readArchive(held ? bytesIn(held.archive) : await fetched(bundle)), true));
+  for (const input of [folder, file])
+    input.addEventListener("change", () => {
+      const pairs = [...input.files].map((one) => [one.webkitRelativePath || one.name, one]);
+      if (pairs.length) run((tools) => filesOf(pairs, tools), false);
+    });
+  section.addEventListener("dragover", (event) => event.preventDefault());
+  section.addEventListener("drop", (event) => {
+    event.preventDefault();
+    // Entries are there only as long as this event is handled.
+    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry())
+      .filter(Boolean);
+    if (entries.length)
+      run(async (tools) => filesOf((await Promise.all(entries.map(walk))).flat(), tools), false);
+  });
+  if (!globalThis.isSecureContext || !globalThis.crypto?.subtle)
+    status.textContent = "This page came by plain http from another machine: browsers give no "
+      + "cryptography to scripts there. Open it by https, from this machine, or save it as a file.";
 }
