@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import tarfile
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -27,10 +31,14 @@ from theatre.pages.certificate_page import (
     TEXT_BYTES,
     CertificatePage,
     EpisodeLine,
+    HeldBundle,
     Vouching,
     choose_episodes,
     describe_value,
 )
+
+MOST_HELD = 640 * 1024
+"""Bytes of a packed bundle that a report has inside: with it, a report stays below 1.5 MB."""
 
 
 def page_of_certificate(certificate: JsonObject, *, now: datetime) -> CertificatePage:
@@ -72,6 +80,33 @@ def page_of_bundle(
         history=tier["history"],
         all_or_nothing=criteria.all_or_nothing(),
         episodes=shown,
+        verification={},
+        held=_held(bundle) if private == frozenset() else None,
+    )
+
+
+def _held(bundle: Path) -> HeldBundle | None:
+    """Return a bundle as a page has it inside; None for one that is too large for that.
+
+    Two packings of one bundle are the same bytes: no times, owners or orders of a file system.
+    """
+    packed, trust = io.BytesIO(), bundle / "proofs" / "trust.json"
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as squeezed,
+        tarfile.open(fileobj=squeezed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path in sorted(one for one in bundle.rglob("*") if one.is_file()):
+            entry = tarfile.TarInfo(path.relative_to(bundle).as_posix())
+            entry.size = path.stat().st_size
+            with path.open("rb") as content:
+                archive.addfile(entry, content)
+            if packed.tell() > MOST_HELD:
+                return None
+    if packed.tell() > MOST_HELD:
+        return None
+    return HeldBundle(
+        archive=b64encode(packed.getvalue()).decode("ascii"),
+        trust=b64encode(trust.read_bytes()).decode("ascii") if trust.is_file() else None,
     )
 
 

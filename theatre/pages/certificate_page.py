@@ -105,6 +105,13 @@ class Vouching:
     template_accepted: bool | None = None
 
 
+class HeldBundle(NamedTuple):
+    """What a page that is one file verifies: archive (tar.gz) and trust.json, both in base64."""
+
+    archive: str
+    trust: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificatePage:
     """Everything that the page of a certificate shows.
@@ -113,7 +120,9 @@ class CertificatePage:
     they are not at hand. `history` is that of `tier.json`, as amended since. `all_or_nothing` are
     criteria that scored 0 or 1 in each episode. `links` are addresses by name: `document`,
     `bundle`, `badge`, `page`, `construct`, `theatre`, `template`, `episodes`, `log`. `verification`
-    are data attributes of the section in which the page verifies itself; None leaves it out.
+    are data attributes of the section in which the page verifies itself: addresses of `bundle` and
+    `trust`.
+    None leaves that out. `held` is what it verifies where the page is one file.
     """
 
     certificate: Document
@@ -126,6 +135,7 @@ class CertificatePage:
     episodes: Shown | None = None
     links: Mapping[str, str] = field(default_factory=dict)
     verification: Mapping[str, str] | None = None
+    held: HeldBundle | None = None
 
 
 def render_certificate(page: CertificatePage) -> str:
