@@ -25,13 +25,15 @@ from backend.api import (
     key_routes,
     log_routes,
     operation_routes,
+    page_routes,
     rating_routes,
     run_routes,
     template_routes,
+    theatre_page_routes,
     theatre_routes,
     verification_routes,
 )
-from backend.api.certificate_cache import CertificateCacheMiddleware, DocumentCache
+from backend.api.certificate_cache import CertificateCache, CertificateCacheMiddleware
 from backend.api.http.forwarded import ForwardedMiddleware
 from backend.api.http.metrics import Metrics, TheatreMetrics
 from backend.api.http.middleware import (
@@ -78,6 +80,15 @@ RESOURCES = (
 )
 """Served below `/api/v1` and, outside the description of the interface, without it."""
 
+PAGES = (
+    page_routes.router,
+    page_routes.certificates,
+    page_routes.shared,
+    theatre_page_routes.router,
+    theatre_page_routes.shared,
+)
+"""For people: outside the description of the interface."""
+
 _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[dict[str, object]]]
 
 
@@ -89,11 +100,11 @@ def create_app(
     The server sets `stopping` when it takes no more requests: requests that only wait then end.
     The lifespan raises SigningKeysError, EmbeddedServerError, MigrationError, DatabaseRoleError.
     """
-    metrics, documents = Metrics(), DocumentCache()
+    metrics, certificates = Metrics(), CertificateCache(clock)
     app = DescribedApi(
         title="Echelon Theatre",
         version=version("echelon-theatre"),
-        lifespan=_lifespan(settings, metrics, documents, clock, stopping or asyncio.Event()),
+        lifespan=_lifespan(settings, metrics, certificates, clock, stopping or asyncio.Event()),
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
@@ -103,11 +114,15 @@ def create_app(
     )
     install_problem_handlers(app)
     app.add_middleware(BodyLimitMiddleware, limit_of=limits_of(settings))
-    app.add_middleware(CertificateCacheMiddleware, cache=documents)
+    app.add_middleware(CertificateCacheMiddleware, cache=certificates)
     app.add_middleware(SafeMethodsMiddleware)
     app.add_middleware(RequestMiddleware, metrics=metrics)
     app.add_middleware(ForwardedMiddleware, trusted=settings.trusted_proxies)
     app.include_router(operation_routes.router)
+    # Before the interface for programs: a page at a path of both is asked first.
+    for pages in PAGES:
+        app.include_router(pages, include_in_schema=False)
+    app.include_router(page_routes.certificates, prefix=PREFIX, include_in_schema=False)
     for router in RESOURCES:
         app.include_router(router, prefix=PREFIX)
         app.include_router(router, include_in_schema=False)
@@ -118,7 +133,7 @@ def create_app(
 def _lifespan(
     settings: Settings,
     metrics: Metrics,
-    documents: DocumentCache,
+    certificates: CertificateCache,
     clock: Clock,
     stopping: asyncio.Event,
 ) -> _Lifespan:
@@ -150,7 +165,7 @@ def _lifespan(
                     resources=runtime.resources,
                     store_monitor=runtime.store_monitor,
                     change_listener=runtime.change_listener,
-                    documents=documents,
+                    certificates=certificates,
                     run_records=RunRecords(),
                     stopping=stopping,
                     rates=RateLimits(settings),

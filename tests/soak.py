@@ -215,7 +215,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/test_scoring_holdout_gap.py::test_a_gap_is_flagged_as_often",
     ),
     # Pages in a real browser, and what is dropped into them, in number.
-XX
+    "pages": ("tests/pages/test_windows.py",),
 }
 
 

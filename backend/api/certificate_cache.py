@@ -1,14 +1,17 @@
-"""A cache of certificates in memory: their bytes never change, and they are read often.
+"""A cache of certificates in memory: documents, whose bytes never change, and pages.
 
-A cached certificate is answered before the framework sees the request. The route behind it
-(`get_certificate_document`) answers the same, more slowly.
+What is cached is answered before the framework sees the request. The routes behind it
+(`get_certificate_document`, `show_certificate`) answer the same, more slowly. A page is kept for
+one second at most, and never beyond the moment at which its certificate lapses: what is revoked or
+disputed is seen in the second after it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from typing import NamedTuple, Self
+from datetime import datetime, timedelta
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from fastapi import Request
 from starlette.responses import Response
@@ -16,10 +19,41 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backend.api.http.bodies import JSON
 from backend.api.http.conditional import OPEN_TO_PAGES, immutable_response
+from backend.api.http.html import REVALIDATED, accept_of, html_response, prefers_html
 from theatre.engine.canonical_json import sha256_hex
+from theatre.engine.clock import Clock
+from theatre.pages.certificate_page import CertificatePage
 
 _DOCUMENT = re.compile(r"(/api/v1)?/certificates/([0-9a-f-]{36})/document")
+_PAGE = re.compile(r"/c/([0-9a-f-]{36})")
+_SHARED_PAGE = re.compile(r"(/api/v1)?/certificates/([0-9a-f-]{36})")
 _AT_MOST = 2000
+_PAGES_AT_MOST = 500
+_PAGE_LIVES = timedelta(seconds=1)
+
+Kept = TypeVar("Kept")
+
+
+class NewestUsed(OrderedDict[str, Kept], Generic[Kept]):
+    """At most so many values; the least recently read one is dropped."""
+
+    def __init__(self, at_most: int) -> None:
+        super().__init__()
+        self._at_most = at_most
+
+    def __setitem__(self, key: str, value: Kept) -> None:
+        """Store a value as the newest."""
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._at_most:
+            self.popitem(last=False)
+
+    def find(self, key: str) -> Kept | None:
+        """Return a value, now the newest; None where there is none."""
+        found = self.get(key)
+        if found is not None:
+            self.move_to_end(key)
+        return found
 
 
 class CachedDocument(NamedTuple):
@@ -48,24 +82,53 @@ class CachedDocument(NamedTuple):
         )
 
 
-class DocumentCache:
-    """The certificates that were read last."""
+class CachedPage(NamedTuple):
+    """A page as it was rendered at a moment, and until when it may be given out."""
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, CachedDocument] = OrderedDict()
+    certificate_id: str
+    body: bytes
+    since: datetime
+    until: datetime
+
+    @classmethod
+    def of(cls, certificate_id: str, body: bytes, *, at: datetime, lapses: datetime | None) -> Self:
+        """Return a page that lapses with its certificate, or in a second."""
+        until = at + _PAGE_LIVES
+        if lapses is not None and lapses > at:
+            until = min(until, lapses)
+        return cls(certificate_id, body, at, until)
+
+    def answer(self, request: Request) -> Response:
+        """Return the page; the reader's copy is asked about again at each use."""
+        return html_response(request, self.body, caching=REVALIDATED)
+
+
+class CertificateCache:
+    """The certificates that were read last: documents, pages, and what pages have that is fixed."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._documents = NewestUsed[CachedDocument](_AT_MOST)
+        self._pages = NewestUsed[CachedPage](_PAGES_AT_MOST)
+        self.fixed = NewestUsed[CertificatePage](_PAGES_AT_MOST)
 
     def put(self, document: CachedDocument) -> None:
-        """Store a certificate; the least recently read one is dropped."""
-        self._kept[document.certificate_id] = document
-        if len(self._kept) > _AT_MOST:
-            self._kept.popitem(last=False)
+        """Store a certificate."""
+        self._documents[document.certificate_id] = document
 
     def get(self, certificate_id: str) -> CachedDocument | None:
         """Return a cached certificate; None where there is none."""
-        found = self._kept.get(certificate_id)
-        if found is not None:
-            self._kept.move_to_end(certificate_id)
-        return found
+        return self._documents.find(certificate_id)
+
+    def put_page(self, page: CachedPage) -> None:
+        """Store a page."""
+        self._pages[page.certificate_id] = page
+
+    def get_page(self, certificate_id: str) -> CachedPage | None:
+        """Return a page that is right now; None where there is none."""
+        found = self._pages.find(certificate_id)
+        # Not before it was made either: a clock may have been set back.
+        return found if found is not None and found.since <= self._clock() < found.until else None
 
 
 class _Route(NamedTuple):
@@ -77,21 +140,40 @@ class _Route(NamedTuple):
 class CertificateCacheMiddleware:
     """Answers requests for cached certificates; passes on every other request."""
 
-    def __init__(self, app: ASGIApp, *, cache: DocumentCache) -> None:
+    def __init__(self, app: ASGIApp, *, cache: CertificateCache) -> None:
         self._app = app
         self._cache = cache
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] == "http" and scope["method"] == "GET" and not scope["query_string"]:
-            found = _DOCUMENT.fullmatch(scope["path"])
-            kept = None if found is None else self._cache.get(found[2])
-            if found is not None and kept is not None:
-                scope["route"] = _Route(
-                    f"{found[1] or ''}/certificates/{{certificate_id}}/document"
-                )
-                answer = kept.answer(Request(scope))
+            answer = self._find(scope)
+            if answer is not None:
                 answer.headers.update(OPEN_TO_PAGES)
                 await answer(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+    def _find(self, scope: Scope) -> Response | None:
+        """Return the answer to a request for what is cached; None for any other request."""
+        path = scope["path"]
+        if found := _PAGE.fullmatch(path):
+            return self._page(scope, found[1], "/c/{certificate_id}")
+        if found := _DOCUMENT.fullmatch(path):
+            kept = self._cache.get(found[2])
+            if kept is None:
+                return None
+            scope["route"] = _Route(f"{found[1] or ''}/certificates/{{certificate_id}}/document")
+            return kept.answer(Request(scope))
+        found = _SHARED_PAGE.fullmatch(path)
+        if found is None or not prefers_html(accept_of(scope)):
+            return None
+        scope["state"]["negotiated"] = True
+        return self._page(scope, found[2], f"{found[1] or ''}/certificates/{{certificate_id}}")
+
+    def _page(self, scope: Scope, certificate_id: str, route: str) -> Response | None:
+        kept = self._cache.get_page(certificate_id)
+        if kept is None:
+            return None
+        scope["route"] = _Route(route)
+        return kept.answer(Request(scope))

@@ -92,7 +92,7 @@ async def get_certificate_document(
     """
     found = await certificates.certificate_document(reading, str(certificate_id))
     kept = CachedDocument.of(str(certificate_id), found.document, found.document_sha256)
-    get_service(request).documents.put(kept)
+    get_service(request).certificates.put(kept)
     return kept.answer(request)
 
 

@@ -50,13 +50,16 @@ def page_of_certificate(certificate: JsonObject, *, now: datetime) -> Certificat
 
 def page_of_bundle(
     bundle: Path,
-    report: CheckReport,
+    report: CheckReport | None,
     *,
     record: str | None,
     now: datetime,
     most: int = MOST_IN_REPORT,
+    is_closed: bool = False,
 ) -> CertificatePage:
-    """Return the page of a bundle that was checked: `report` says what vouches for it.
+    """Return the page of a bundle: `report` says what vouches for it, None where nothing does.
+
+    At most `most` episodes are on it; where it `is_closed`, with no question and no answer.
 
     `record` says which of the logged runs of its version it is, where a log is at hand. What the
     template withholds is not on the page, also where the bundle has it.
@@ -64,7 +67,8 @@ def page_of_bundle(
     run = BundledRun(bundle)
     certificate = parse_object((bundle / "certificate.json").read_bytes())
     tier: Mapping[str, Any] = parse_object((bundle / "tier.json").read_bytes())
-    private, criteria = _private(run, certificate), _Marks()
+    private = None if is_closed else _private(run, certificate)
+    criteria = _Marks()
     counts: Any = certificate["episode_counts"]
     shown = choose_episodes(
         (_line(one, private) for one in criteria.noticed(read_run(run))),
@@ -75,7 +79,11 @@ def page_of_bundle(
         certificate=certificate,
         template=run.template,
         worth=_worth(certificate, TierHistory.from_document(tier["history"]), now=now),
-        vouching=Vouching(verdict=report.verdict, because=_said(report), record=record),
+        vouching=Vouching(
+            verdict=None if report is None else report.verdict,
+            because=None if report is None else _said(report),
+            record=record,
+        ),
         unmet=tier["assessment"]["unmet"],
         history=tier["history"],
         all_or_nothing=criteria.all_or_nothing(),

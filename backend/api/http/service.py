@@ -10,7 +10,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.api.certificate_cache import DocumentCache
+from backend.api.certificate_cache import CertificateCache
 from backend.api.http.metrics import Metrics, TheatreMetrics
 from backend.api.http.rate_limits import RateLimits
 from backend.auth.credentials import Passwords
@@ -42,7 +42,7 @@ class Service:
     resources: TheatreResources
     store_monitor: StoreMonitor
     change_listener: ChangeListener
-    documents: DocumentCache
+    certificates: CertificateCache
     run_records: RunRecords
     stopping: asyncio.Event
     """Set when the process takes no more requests."""
