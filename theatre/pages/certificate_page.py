@@ -161,9 +161,7 @@ def _values(page: CertificatePage) -> dict[str, Any]:
         "audit": certificate["data_audit"],
         "missing": _missing(page),
         "next_tier": _next_tier(certificate["verification_tier"]),
-        "findings": [
-            wording.explain_code(one, wording.FINDINGS) for one in certificate["findings"]
-        ],
+        "findings": [_finding(certificate, one) for one in certificate["findings"]],
         "reasons": [wording.explain_code(one, wording.REASONS) for one in page.worth.reasons],
         "tiers": wording.TIERS,
         "vouched": VOUCHED[page.vouching.verdict],
@@ -171,6 +169,19 @@ def _values(page: CertificatePage) -> dict[str, Any]:
         "does_not_prove": wording.DOES_NOT_PROVE,
         "past": _past(page.history),
     }
+
+
+_COUNTED = {"answers-in-inputs": "answers_in_inputs", "near-duplicates": "near_duplicates"}
+
+
+def _finding(certificate: Document, code: object) -> tuple[str, str | None]:
+    """Return the words for a finding, with how many questions it is about where that is counted."""
+    words, part = wording.explain_code(code, wording.FINDINGS)
+    audit = certificate["data_audit"]
+    if code in _COUNTED:
+        counted = "Some" if audit is None else audit[_COUNTED[str(code)]]
+        return words, counted if audit is None else f"{counted} of {audit['episodes']}"
+    return words, part
 
 
 # What it is worth.
@@ -326,13 +337,19 @@ def describe_value(value: object, *, most: int) -> str | None:
     """Return a JSON value as text for people, a line a member, in at most `most` bytes of HTML."""
     if value is None:
         return None
-    lines = [f"{name}: {_as_text(one)}" for name, one in value.items()] if _is_flat(value) else []
+    lines: list[str] = []
+    if _is_flat(value):
+        # Each member gets its share: a long one must not hide those behind it.
+        room = max(most // len(value), most // 4)
+        for name, one in value.items():
+            words = f"{name}: {_as_text(one)}"
+            lines.append(words if len(words) <= room else f"{words[:room]}…")
     words = "\n".join(lines) or _as_text(value)
-    room = most
+    left = most
     for place, character in enumerate(words):
         # What escaping makes of the five signs of HTML.
-        room -= 5 if character in "&<>\"'" else len(character.encode("utf-8", "replace"))
-        if room < 0:
+        left -= 5 if character in "&<>\"'" else len(character.encode("utf-8", "replace"))
+        if left < 0:
             return f"{words[:place]}…"
     return words
 

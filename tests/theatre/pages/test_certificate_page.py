@@ -70,7 +70,7 @@ def test_the_verdict_stands_first_with_score_n_interval_tier_and_its_end(
     assert "(95 % interval: 42 to 52 %)" in verdict
     assert "BACKTESTED until 21 February 2027. Signed and logged, run 1 of 1." in verdict
     # What limits it stands next to it.
-    assert "Some questions hold their own answer, word for word" in verdict
+    assert "163 of 163 questions hold their own answer, word for word" in verdict
     assert "On canvas_enrichment_freshness an answer without any work does as well" in verdict
     assert "5 things are missing for PROVEN" in verdict
 

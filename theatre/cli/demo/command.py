@@ -165,11 +165,10 @@ def _draw(runs: Mapping[str, Certified], place: DemoPlace, pages: Pages) -> Json
 
 def _print_end(place: DemoPlace, pages: Pages, page: Path) -> None:
     pages.end("Bundles passed; forgery and rewritten log were seen. Nothing is left running.")
-    with pages.part(View.BOTH):
-        print_fact("to read", f"{shorten_path(page)}, Observer's certificate, in a browser")
     with pages.part(View.SHORT):
-        print_fact("the rest", f"{shorten_path(place.pages)}; `echelon demo --verbose` prints it")
+        print_fact("to read", f"{shorten_path(page)}; the rest: {shorten_path(place.pages)}")
     with pages.part(View.WHOLE):
+        print_fact("to read", f"{shorten_path(page)}, Observer's certificate, in a browser")
         print_fact("to look at", "what it left, with the passwords in people.json:")
         print_fact("", f"ECHELON_HOME={shorten_path(place.folder)} \\")
         print_fact("", f"ECHELON_CONSTRUCTS={shorten_path(place.constructs)} echelon serve")
