@@ -49,7 +49,15 @@ class PageStage:
     @property
     def pages(self) -> dict[str, str]:
         """Every page that there is, by what it is for."""
-        return {}
+        return {
+            "home": "/",
+            "certificate": f"/c/{self.certificate}",
+            "construct": f"/constructs/{CONSTRUCT_ID}",
+            "theatre": f"/theatres/{self.theatre}",
+            "sign-in": f"/theatres/{self.theatre}/sign-in",
+            "template": f"/templates/{self.template}",
+            "log": "/log",
+        }
 
 
 @contextlib.contextmanager
