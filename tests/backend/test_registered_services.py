@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -178,3 +179,16 @@ def test_what_only_the_command_line_may_is_refused_by_name(
     refused = ada.post("/theatres", {"template_json": written})
     assert (refused.status, refused.slug) == (422, "template-invalid")
     assert rule in {one["rule"] for one in refused.document["errors"]}
+
+
+def test_a_run_without_the_sdk_that_it_needs_is_refused_with_the_extra_that_has_it(
+    client: tuple[Client, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, folder = client
+    path = committed(ada, template(folder, "openai", "small_model", MODEL))
+    monkeypatch.setitem(sys.modules, "openai", None)
+    refused = run(ada, path).document
+    assert (refused["state"], refused["run"]["status"]) == ("COMMITTED", "failed")
+    assert refused["error"].startswith("missing-extra: expected the packages of the extra models")
+    monkeypatch.undo()
+    assert run(ada, path).document["outcome"] == "certified"

@@ -48,6 +48,12 @@ DOCUMENTS: Mapping[str, tuple[str, str, bytes]] = {
     "request_audit": (f"/certificates/{NOBODYS}/audits", JSON, as_json(A_REQUEST)),
     "answer_audit": (f"/certificates/{NOBODYS}/audits/answer", JSON, as_json(AN_ANSWER)),
     "register_construct": ("/constructs", JSON, as_json({"construct_id": "a"})),
+    "change_password": (
+        "/auth/password",
+        JSON,
+        # A wrong one: the token of the test must stay good.
+        as_json({"old_password": f"{PASSWORD}!", "new_password": PASSWORD}),
+    ),
     "create_key": (
         "/keys",
         JSON,

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.benchmarks.task_lengths import JOBS, lines_of
 from tests.theatre.echelon_process import PATIENCE_SECONDS, REPOSITORY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads processor time in /proc")
@@ -180,3 +181,11 @@ def test_a_benchmark_prints_a_line_for_each_figure(
     assert (ended.returncode, ended.stderr) == (0, "")
     names = [FIGURE.split(line.strip())[0] for line in ended.stdout.splitlines()]
     assert names == expected
+
+
+def test_the_lengths_of_the_same_jobs_are_those_of_the_page() -> None:
+    page = (REPOSITORY / "tests" / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    for job, programs in JOBS.items():
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| {job} |"))
+        said = [[int(one) for one in re.findall(r"\d+", cell)] for cell in row.split("|")[2:4]]
+        assert said == [[*lines_of(names)] for names in programs]

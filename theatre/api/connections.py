@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from theatre.api.commitments import name_variable_in_errors
 from theatre.api.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
-from theatre.engine.templates import (
-    PLAIN_ADAPTERS,
-    RECORDED_ADAPTERS,
-    ProductTheatreTemplate,
-    VersionPins,
-)
+from theatre.engine.oracle_contract import RECORDED_ADAPTERS
+from theatre.engine.templates import PLAIN_ADAPTERS, ProductTheatreTemplate, VersionPins
 from theatre.oracles.construct_registry import (
     RegisteredConstruct,
     local_adapter_for,

@@ -174,14 +174,17 @@ def _say(line: str) -> None:
     sys.stderr.write(f"echelon: {line}\n")
 
 
-def _begin(data: TaskStart, task_create: Callable[..., Any]) -> TaskRecording | None:
+def _begin(data: TaskStart, registry_create: Callable[..., Any]) -> TaskRecording | None:
     """Commit the task that is about to start; None, and a line on stderr, where it cannot be."""
     spec = data.spec.model_dump(mode="json", fallback=str)
     plan = data.plan.model_dump(mode="json", fallback=str)
+    arguments = spec["task_args"] or {}
     try:
-        made = task_create(spec["task_registry_name"] or "", **(spec["task_args"] or {}))
+        made = registry_create("task", spec["task_registry_name"] or "", **arguments)
+        # A function that does not say that it returns a Task is given back uncalled.
+        made = made if hasattr(made, "dataset") else made(**arguments)
         task = begin_task(spec, plan, _chosen(made.dataset, spec))
-    except (TheatreError, LookupError, ValueError, TypeError, OSError) as error:
+    except (TheatreError, LookupError, NameError, ValueError, TypeError, OSError) as error:
         _say(f"nothing is recorded: expected a task that can be committed, got {error}")
         return None
     _say(f"committed as theatre {task.run.theatre_id}")
@@ -190,8 +193,8 @@ def _begin(data: TaskStart, task_create: Callable[..., Any]) -> TaskRecording | 
 
 def register() -> None:  # noqa: C901  # its base class is not there before: methods count
     """Register the hooks with inspect_ai, which loads this module where it is installed."""
-    from inspect_ai._eval.registry import task_create  # noqa: PLC0415  # its own registry
     from inspect_ai.hooks import Hooks, hooks  # noqa: PLC0415  # no dependency of ours
+    from inspect_ai.util import registry_create  # noqa: PLC0415  # (the same)
 
     @hooks(name="echelon", description="Commits before the first sample, seals after the last.")
     class EchelonHooks(Hooks):  # type: ignore[misc]  # it has no types here
@@ -204,7 +207,7 @@ def register() -> None:  # noqa: C901  # its base class is not there before: met
             return VARIABLE in os.environ
 
         async def on_task_start(self, data: TaskStart) -> None:
-            task = await _in_thread(_begin, data, task_create)
+            task = await _in_thread(_begin, data, registry_create)
             if task is not None:
                 self._tasks[data.eval_id] = task
 

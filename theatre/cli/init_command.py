@@ -32,6 +32,7 @@ _MISSING = {
 
 _ENDING = {"python": "py", "node": "mjs"}
 _KINDS = ("python", "node", "http", "command", "openai")
+_VERSION = re.compile("[0-9a-f]{7,64}")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "http": ("url", "version"),
@@ -42,7 +43,8 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 
 _QUESTIONS = {
     "url": "Its URL (of a model: the base URL, such as http://127.0.0.1:8080/v1)",
-    "version": "The version that it reports (7 to 64 hex digits)",
+    "version": "The version that its answers report as construct_version (7 to 64 hex digits, such "
+    "as its commit)",
     "command": "Its command line, such as: python3 answer.py",
     "model": "The name of the model",
 }
@@ -207,6 +209,12 @@ def _refuse_contradictions(wishes: Wishes) -> None:
                 f"expected --{name} with --construct {wishes.construct}, got none: "
                 f"{_QUESTIONS[name][0].lower()}{_QUESTIONS[name][1:]}"
             )
+    if wishes.construct == "http" and not _VERSION.fullmatch(wishes.version or ""):
+        raise click.UsageError(
+            f"expected --version as 7 to 64 hex digits in lower case, got {wishes.version!r:.80}: "
+            "what a service reports cannot be computed here, and another one in an answer is an "
+            "error of that episode"
+        )
     if wishes.data is None and (wishes.answers or wishes.inputs):
         raise click.UsageError(
             "expected --data with --answer and --input, got none: they name columns of it"

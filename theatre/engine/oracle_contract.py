@@ -40,6 +40,7 @@ __all__ = [
     "MAX_ERROR_DETAIL",
     "MAX_STDERR",
     "NOT_ISOLATED",
+    "RECORDED_ADAPTERS",
     "REMOTE",
     "Attempt",
     "InputSanitiser",
@@ -172,8 +173,13 @@ def program_version(argv: Sequence[str], files: Mapping[str, str]) -> str:
     return sha256_hex(canonical_bytes({"argv": list(argv), "files": dict(files)}))
 
 
-DECLARED_ADAPTERS: Final = frozenset({"openai", "anthropic", "mcp", "container"})
-"""What they ask is pinned by the template, and what answers cannot be seen."""
+RECORDED_ADAPTERS: Final = frozenset({"imported", "harness"})
+"""Adapter types whose answers were asked for by another program than the engine."""
+DECLARED_ADAPTERS: Final = frozenset(
+    {"openai", "anthropic", "mcp", "container", *RECORDED_ADAPTERS}
+)
+"""What they ask is pinned by the template, and what answers cannot be seen. Of what is recorded
+the version is the hash of what another program says that it asked."""
 
 _NOT_IN_VERSION: Final = frozenset({"key_env", "prices"})
 

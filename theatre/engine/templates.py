@@ -42,8 +42,6 @@ PROVENANCE_CHAIN = "provenance_chain"
 PLAIN_ADAPTERS = ("openai", "anthropic", "mcp", "command", "container")
 """Those that know no envelope: `adapter_settings` say what is asked and how it is answered."""
 
-RECORDED_ADAPTERS = frozenset({"imported", "harness"})
-"""Adapter types whose answers were asked for by another program than the engine."""
 DEFAULT_CLOSE_WITHIN_DAYS = 30
 
 DEFAULT_METHODOLOGY = "1.0.0"

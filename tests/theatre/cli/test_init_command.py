@@ -164,6 +164,15 @@ def test_what_a_kind_needs_is_named() -> None:
     refused = start("--yes", "--construct", "openai", "--url", URL)
     assert refused.exit_code == 2
     assert "expected --model with --construct openai, got none" in refused.output
+    for said, names in (
+        (HTTP[:4], "expected --version with --construct http, got none: the version that its answ"),
+        ((*HTTP[:5], "v1.2"), "expected --version as 7 to 64 hex digits in lower case, got 'v1.2'"),
+        ((*HTTP[:5], "ABCDEF0"), "got 'ABCDEF0'"),
+    ):
+        refused = start("--yes", *said)
+        assert refused.exit_code == 2
+        assert names in refused.output
+    assert not Path("Word parity 2").exists()
     assert "did you mean command?" in start("--yes", "--construct", "comand").output
 
 

@@ -62,7 +62,7 @@ def test_a_log_of_inspect_ai_scores_to_the_numbers_that_it_reports(tmp_path: Pat
 
 def test_results_of_promptfoo_score_to_the_numbers_that_they_report(tmp_path: Path) -> None:
     report = imported_of("promptfoo", LOGS / "promptfoo.json", "--out", tmp_path / "new")
-    assert (report["harness"], report["samples"]) == ("promptfoo@0.121.20", 20)
+    assert (report["harness"], report["samples"]) == ("promptfoo@0.123.1", 20)
     found = {one["measure"]: one for one in report["measures"]}
     assert {name: one["recomputed"] for name, one in found.items()} == {
         "equals": 0.65,
@@ -161,7 +161,8 @@ def test_the_run_of_an_import_says_so_and_is_unverified(imported: tuple[Path, Pa
     certificate: Any = document(bundle, "certificate.json")
     assert certificate["verification_tier"] == "UNVERIFIED"
     assert {"construct-not-isolated", "evidence:imported"} <= set(certificate["caps"])
-    assert "harness:inspect_ai@0.3.285" in certificate["findings"]
+    assert {"harness:inspect_ai@0.3.285", "version-declared"} <= set(certificate["findings"])
+    assert certificate["version_source"] == "declared"
     assert certificate["scores"] == {
         "match": 0.583333333,
         "match_reported": 0.583333333,
@@ -214,15 +215,26 @@ def called_here(files: Files) -> Files:
     return with_document(files, "template.json", template)
 
 
+def computed(files: Files) -> Files:
+    """Return the files whose certificate says that the engine hashed what answered."""
+
+    def claim(certificate: dict[str, Any]) -> None:
+        certificate["findings"].remove("version-declared")
+        certificate["version_source"] = "computed"
+
+    return changed(files, "certificate.json", claim)
+
+
 @pytest.mark.parametrize(
     ("forge", "refusing"),
     [
         (without_caps, {"tier"}),
         (isolated, {"certificate-fields"}),
         (called_here, {"commitment"}),
+        (computed, {"certificate-fields"}),
         (lambda files: called_here(isolated(without_caps(files))), {"commitment"}),
     ],
-    ids=["marks dropped", "isolation invented", "called here", "all of it"],
+    ids=["marks dropped", "isolation invented", "called here", "version computed", "all of it"],
 )
 def test_no_forger_makes_an_import_a_run(
     imported: tuple[Path, Path], tmp_path: Path, forge: Callable[[Files], Files], refusing: set[str]

@@ -79,6 +79,7 @@ def test_it_is_committed_before_the_first_sample_and_scores_as_the_harness_did(
     assert {name: scores[name] for name in reported} == reported
     assert {name: scores[f"{name}_reported"] for name in reported} == reported
     assert "harness:inspect_ai@0.3.285" in certificate["findings"]
+    assert certificate["version_source"] == "declared"
     assert "construct-not-isolated" in certificate["caps"]
     assert "evidence:imported" not in certificate["caps"]
     assert failed_ids(check(bundle)) == set()

@@ -851,8 +851,10 @@ def is_usage(value: object) -> bool:
 MOST_TOKENS: Final = 10**9
 PLAIN_ADAPTERS: Final = {"openai", "anthropic", "mcp", "command", "container"}
 """Those that know no envelope: the template says what they are asked."""
-DECLARED: Final = {"openai", "anthropic", "mcp", "container"}
-"""Those of which the template pins what is asked, and nobody sees what answers."""
+RECORDED: Final = {"imported", "harness"}
+"""Those that ask nothing: another program did."""
+DECLARED: Final = {"openai", "anthropic", "mcp", "container", *RECORDED}
+"""Those of which it is pinned or said what is asked, and nobody sees what answers."""
 
 
 def settings_of(template: Document) -> Iterator[tuple[str, str, str, Document]]:
@@ -918,7 +920,7 @@ def undeclared(template: Document, digest: Callable[[Document], str]) -> Iterato
     """
     for name, adapter, place, settings in settings_of(template):
         by_url = adapter == "mcp" and place.startswith(("http://", "https://"))
-        if adapter not in DECLARED or (adapter == "mcp" and not by_url):
+        if adapter not in DECLARED - RECORDED or (adapter == "mcp" and not by_url):
             continue
         asked = {one: settings[one] for one in settings if one not in {"key_env", "prices"}}
         yield from (
@@ -945,7 +947,7 @@ def recorded_types(template: Document) -> set[str]:
     """Return which of `imported` and `harness` are adapter types of a template."""
     config = template.get("product_theatre_config") or {"adapter_type": None}
     own = (one["adapter_type"] for one in config.get("construct_endpoints", {}).values())
-    return {"imported", "harness"} & {config["adapter_type"], *own}
+    return RECORDED & {config["adapter_type"], *own}
 
 
 def adapter_type_of(template: Document, construct: str) -> str:

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_json
 from theatre.engine.errors import CanonicalisationError, ParseError
-from theatre.engine.oracle_contract import pinned_version
+from theatre.engine.oracle_contract import RECORDED_ADAPTERS, pinned_version
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import Finding, Rule, Subject
-from theatre.engine.templates import GOLD_LABELS, NEWEST, RECORDED_ADAPTERS
+from theatre.engine.templates import GOLD_LABELS, NEWEST
 
 # Where a template may say its constructs are.
 #
