@@ -21,6 +21,7 @@ from backend.api.http.access_policy import (
     walk_dependencies,
 )
 from backend.api.http.idempotency import get_transaction
+from backend.api.http.visitors import PageRoute
 from backend.main import PREFIX, create_app
 from backend.settings import Settings
 from tests.backend.databases import Database
@@ -69,7 +70,7 @@ def test_a_route_is_declared_and_depends_on_whom_it_serves(
     declared = route.declared
     # Whoever asks is in the route's hands exactly where its statements have to ask for it.
     assert (get_current_user in calls) == (declared.access in (Access.USER, Access.OWNER))
-    assert (get_reader in calls) == (declared.access is Access.DISCLOSED)
+    assert (get_reader in calls) == (declared.access in (Access.DISCLOSED, Access.VISITOR))
     assert (declared.scope is None) == (declared.access is Access.PUBLIC)
     if method == "POST" and declared.idempotent:
         assert get_transaction in calls, f"{path} would not keep its Idempotency-Key"
@@ -79,7 +80,8 @@ def test_a_route_is_declared_and_depends_on_whom_it_serves(
 def test_a_route_that_is_not_public_is_closed_to_the_public(
     client: Client, method: str, path: str, route: DeclaredRoute
 ) -> None:
-    reply = client.ask(method, re.sub(r"\{[^}]+\}", str(uuid4()), path))
+    accept = {"Accept": "text/html"} if isinstance(route, PageRoute) else {}
+    reply = client.ask(method, re.sub(r"\{[^}]+\}", str(uuid4()), path), headers=accept)
     closed = route.declared.access in (Access.USER, Access.OWNER)
     assert (reply.status == 401) == closed
 
@@ -111,7 +113,8 @@ def test_every_resource_is_served_with_the_prefix_and_without() -> None:
 
 def test_the_description_names_each_route_once_with_its_credentials(client: Client) -> None:
     described = client.get(DESCRIPTION).document
-    by_operation = {route.operation_id: route for _, _, route in routes()}
+    programs = (route for _, _, route in routes() if not isinstance(route, PageRoute))
+    by_operation = {route.operation_id: route for route in programs}
     seen = {
         operation["operationId"]: operation
         for methods in described["paths"].values()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,7 +41,9 @@ class Browser:
     def open(self, path: str) -> Reply:
         return self._took(page(self.client, path, Cookie=self._cookie()))
 
-    def send(self, path: str, *, where: dict[str, str] | None = None, **fields: str) -> Reply:
+    def send(
+        self, path: str, fields: Mapping[str, str], *, where: Mapping[str, str] | None = None
+    ) -> Reply:
         given = {"Accept": BROWSER, "Cookie": self._cookie(), **(OWN if where is None else where)}
         client = Client(self.client.port, given)
         return self._took(client.form(path, **fields))
@@ -49,7 +51,7 @@ class Browser:
     def sign_in(self, path: str, username: str, password: str = PASSWORD) -> Reply:
         address = f"{path}/sign-in"
         token = form_token(self.open(address), address)
-        return self.send(address, form_token=token, username=username, password=password)
+        return self.send(address, {"form_token": token, "username": username, "password": password})
 
     def _cookie(self) -> str:
         return "; ".join(f"{name}={value}" for name, value in self.cookies.items())
@@ -88,7 +90,7 @@ def client(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Cli
 def whole_form(reply: Reply, path: str, value: str = "4") -> dict[str, str]:
     found = text(reply)
     hidden = dict(re.findall(r'name="(step_id|rubric_sha256)" value="([^"]*)"', found))
-    values = {name: value for name in re.findall(r'name="(value\.\d+)"', found)}
+    values = dict.fromkeys(re.findall(r'name="(value\.\d+)"', found), value)
     return {"form_token": form_token(reply, f"{path}/scores"), "agreed": "yes", **hidden, **values}
 
 
@@ -109,22 +111,22 @@ def test_a_person_signs_in_and_scores_item_by_item(
     assert "Item 2 of 2" in text(asked)
     assert "How far they agree" in text(asked)
     form = whole_form(asked, path)
-    part = bob.send(f"{path}/scores", **{k: v for k, v in form.items() if k != "value.1"})
+    part = bob.send(f"{path}/scores", {k: v for k, v in form.items() if k != "value.1"})
     assert part.status == 422
     assert "got 1 less" in text(part)
     assert 'value="4" required checked' in text(part)
-    assert bob.send(f"{path}/scores", **{**form, "value.1": "9"}).status == 422
-    unread = bob.send(f"{path}/scores", **{**form, "agreed": ""})
+    assert bob.send(f"{path}/scores", {**form, "value.1": "9"}).status == 422
+    unread = bob.send(f"{path}/scores", {**form, "agreed": ""})
     assert "Nothing was recorded" in text(unread)
     assert not database.rows("SELECT 1 FROM human_scores")
-    scored = bob.send(f"{path}/scores", **form)
+    scored = bob.send(f"{path}/scores", form)
     assert (scored.status, scored.headers["location"]) == (303, path)
     rows = database.rows("SELECT identity, score FROM human_scores")
     assert [(row["identity"], row["score"]) for row in rows] == [("bob", 4), ("bob", 4)]
-    again = bob.send(f"{path}/scores", **form)
+    again = bob.send(f"{path}/scores", form)
     assert (again.status, "expected one score a person" in text(again)) == (422, True)
     leave = form_token(bob.open(path), f"{path}/sign-out")
-    assert bob.send(f"{path}/sign-out", form_token=leave).status == 303
+    assert bob.send(f"{path}/sign-out", {"form_token": leave}).status == 303
     assert bob.cookies["echelon_session"] == ""
 
 
@@ -137,14 +139,14 @@ def test_a_score_from_another_origin_is_refused(
     bob.sign_in(path, "bob")
     form = whole_form(bob.open(path), path)
     for where in ELSEWHERE:
-        refused = bob.send(f"{path}/scores", where=where, **form)
+        refused = bob.send(f"{path}/scores", form, where=where)
         assert (refused.status, "Form not accepted" in text(refused)) == (403, True), where
     own = {"Origin": f"http://127.0.0.1:{client.port}"}
     for token in ("", "0" * 64, form_token(bob.open(path), f"{path}/sign-out")):
-        refused = bob.send(f"{path}/scores", where=own, **{**form, "form_token": token})
+        refused = bob.send(f"{path}/scores", {**form, "form_token": token}, where=own)
         assert refused.status == 403
     assert not database.rows("SELECT 1 FROM human_scores")
-    assert bob.send(f"{path}/scores", where=own, **form).status == 303
+    assert bob.send(f"{path}/scores", form, where=own).status == 303
 
 
 def test_a_session_is_no_credential_of_the_interface_and_a_key_is_no_session(

@@ -18,6 +18,7 @@ from backend.api.http.idempotency import HEADER, get_reading, get_transaction
 from backend.api.http.problem_types import BY_SLUG, ProblemKind
 from backend.api.http.problems import MEDIA_TYPE
 from backend.api.http.rate_limits import Rate
+from backend.api.http.visitors import PageRoute
 from backend.schemas.base import ProblemDocument
 from theatre.transparency.statements import BUNDLE_TYPE
 
@@ -246,7 +247,9 @@ class DescribedApi(FastAPI):
     ) -> Iterable[tuple[dict[str, Any], DeclaredRoute]]:
         for context in iter_route_contexts(self.routes):
             route, path = context.original_route, str(context.path).replace(":path}", "}")
-            if isinstance(route, DeclaredRoute) and path in described["paths"]:
+            # A page may have the path of an operation: it is no part of the description.
+            is_page = isinstance(route, PageRoute)
+            if isinstance(route, DeclaredRoute) and path in described["paths"] and not is_page:
                 for method in context.methods or ():
                     yield described["paths"][path][method.lower()], route
 

@@ -98,7 +98,6 @@ def page_router(*, shared: bool = False) -> APIRouter:
 def keep_session(response: Response, token: str) -> None:
     """Give the browser an access token as its session."""
     _set_cookie(response, SESSION, token, int(LIFETIME.total_seconds()))
-    _set_cookie(response, SIGN_IN, "", 0)
 
 
 def end_session(response: Response) -> None:
