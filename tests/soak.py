@@ -215,7 +215,14 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/test_scoring_holdout_gap.py::test_a_gap_is_flagged_as_often",
     ),
     # Pages in a real browser, and what is dropped into them, in number.
-    "pages": ("tests/pages/test_windows.py",),
+    "pages": (
+        "tests/pages/test_dropped_bundles.py::test_a_changed_bundle_is_refused_and_the_changed_file_is_named[many",
+        "tests/pages/test_windows.py",
+        "tests/theatre/pages/test_verify_js.py::test_a_file_that_is_changed_is_named[many",
+        "tests/theatre/pages/test_verify_js.py::test_many_changed_bundles",
+        "tests/theatre/pages/test_verify_js.py::test_no_line_of_a_shipped_bundle_is_red[all",
+        "tests/theatre/pages/test_verify_js.py::test_who_has_not_the_key_changes_nothing_unseen[many",
+    ),
 }
 
 

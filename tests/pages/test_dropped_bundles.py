@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.drawn import SOAK
 from tests.pages.browsers import opened_window
 from tests.sealed_evidence import unpacked
 from theatre.cli.report_command import write_report
-
-MUTANTS = 200 if SOAK else 20
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +27,9 @@ def report(bundle: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("count", [pytest.param(20, id="few"), pytest.param(200, id="many")])
 def test_a_changed_bundle_is_refused_and_the_changed_file_is_named(
-    bundle: Path, report: Path, browser: Browser
+    bundle: Path, report: Path, browser: Browser, count: int
 ) -> None:
     whole = {
         path.relative_to(bundle).as_posix(): path.read_bytes()
@@ -43,7 +41,7 @@ def test_a_changed_bundle_is_refused_and_the_changed_file_is_named(
         status, failed = dropped(window.page, whole)
         assert (failed, status.partition(":")[0]) == ([status], "verdict warn")
         unnamed = {}
-        for name, files in mutants(whole):
+        for name, files in mutants(whole, count):
             status, failed = dropped(window.page, files)
             if "bad" not in status or not any(name in line for line in failed):
                 unnamed[name] = (status, failed)
@@ -51,11 +49,11 @@ def test_a_changed_bundle_is_refused_and_the_changed_file_is_named(
     assert unnamed == {}
 
 
-def mutants(whole: Mapping[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
+def mutants(whole: Mapping[str, bytes], count: int) -> list[tuple[str, dict[str, bytes]]]:
     """Return bundles with one bit of one file changed, in every file in turn, spread over it."""
     names = sorted(whole)
     made = []
-    for number in range(MUTANTS):
+    for number in range(count):
         name = names[number % len(names)]
         changed = bytearray(whole[name])
         changed[(number * 7919 + len(changed) // 2) % len(changed)] ^= 1
