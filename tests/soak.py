@@ -219,6 +219,8 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     ),
     # Pages in a real browser, and what is dropped into them, in number.
     "pages": (
+        "tests/pages/test_dropped_bundles.py::test_a_changed_bundle_is_refused_and_the_changed_file_is_named[many",
+        "tests/pages/test_windows.py",
         "tests/theatre/pages/test_verify_js.py::test_a_file_that_is_changed_is_named[many",
         "tests/theatre/pages/test_verify_js.py::test_many_changed_bundles",
         "tests/theatre/pages/test_verify_js.py::test_no_line_of_a_shipped_bundle_is_red[all",
