@@ -142,9 +142,9 @@ def server() -> Iterator[None]:
         [INSTALLED, "-c", where], capture_output=True, encoding="utf-8", check=True
     ).stdout.splitlines()
     served = ["--host", "127.0.0.1", "--port", str(PORT), "-c", "2048", "-np", "1"]
-    told = ["--alias", "gemma3-270m-q4-k-m", "--jinja", "--chat-template", PLAIN]
+    flags = ["--alias", "gemma3-270m-q4-k-m", "--jinja", "--chat-template", PLAIN]
     with subprocess.Popen(
-        [binary, "-m", weights, *served, *told],
+        [binary, "-m", weights, *served, *flags],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:

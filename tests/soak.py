@@ -11,6 +11,7 @@ from collections.abc import Mapping
 PARTS: Mapping[str, tuple[str, ...]] = {
     # Processes, databases, stores and disks that die, stop, wait or fill up, at any moment.
     "chaos": (
+        "tests/backend/test_accounts.py::test_of_two_at_once",
         "tests/backend/test_axion_runs.py",
         "tests/backend/test_backups.py",
         "tests/backend/test_broken_uploads.py",
@@ -81,6 +82,8 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/oracles/test_isolation.py::test_a_thief_takes_nothing[namespaces-served-root",
         "tests/theatre/oracles/test_isolation.py::test_a_thief_takes_nothing[namespaces-stdin-ordinary",
         "tests/theatre/oracles/test_isolation.py::test_a_thief_takes_nothing[namespaces-stdin-root",
+        "tests/theatre/oracles/test_isolation.py::test_memory_is_closed_to_the_construct_by_what_starts_it[served",
+        "tests/theatre/oracles/test_isolation.py::test_memory_is_closed_to_the_construct_by_what_starts_it[stdin",
         "tests/theatre/oracles/test_isolation.py::test_the_same_thief_takes_everything_where_nothing_isolates[callable",
         "tests/theatre/oracles/test_isolation.py::test_the_same_thief_takes_everything_where_nothing_isolates[stdin",
         "tests/theatre/oracles/test_local_isolation.py::test_the_cpu_limit_counts_each_call",
@@ -215,7 +218,14 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/test_scoring_holdout_gap.py::test_a_gap_is_flagged_as_often",
     ),
     # Pages in a real browser, and what is dropped into them, in number.
-    "pages": (),
+    "pages": (
+        "tests/pages/test_dropped_bundles.py::test_a_changed_bundle_is_refused_and_the_changed_file_is_named[many",
+        "tests/pages/test_windows.py",
+        "tests/theatre/pages/test_verify_js.py::test_a_file_that_is_changed_is_named[many",
+        "tests/theatre/pages/test_verify_js.py::test_many_changed_bundles",
+        "tests/theatre/pages/test_verify_js.py::test_no_line_of_a_shipped_bundle_is_red[all",
+        "tests/theatre/pages/test_verify_js.py::test_who_has_not_the_key_changes_nothing_unseen[many",
+    ),
 }
 
 

@@ -566,7 +566,7 @@ def _entry(row: Any) -> bytes:  # noqa: ANN401 - a row of the queue
 
 
 # One statement, so one snapshot: what ended before `oldest` is in it, and what goes on is not
-# passed over. A row comes also where nothing is queued. `ORDER BY` is told twice, as a join keeps
+# passed over. A row comes also where nothing is queued. `ORDER BY` is there twice, as a join keeps
 # no order.
 _QUEUED = text("""
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest, queued.*

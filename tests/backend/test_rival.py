@@ -190,7 +190,7 @@ def public_answers(rivalry: Rivalry) -> Iterator[tuple[str, Reply]]:
 
 
 def assert_says_what_it_is_worth(value: object) -> int:
-    """Hold every object that has the issued tier to all that has to stand beside it."""
+    """Hold every object that has the issued tier to all that has to stand next to it."""
     if isinstance(value, list):
         return sum(map(assert_says_what_it_is_worth, value))
     if not isinstance(value, dict):
@@ -238,7 +238,7 @@ def test_a_rival_moves_no_routing_and_is_in_no_list_of_his_tier(rivalry: Rivalry
         "record": {"commitments": 0, "certified": 0, "void": {}, "open": 0, "overdue": 0},
     }
     after = routing(rivalry.client)
-    # It counts all logged runs of a construct, whoever made them.
+    # It counts all logged runs of a construct, no matter who made them.
     assert after.pop("record")["commitments"] == 2
     assert after == {name: rivalry.before[name] for name in after}
     listed = {

@@ -29,7 +29,8 @@ from tests.benchmarks.trivial_theatre import (
     requests_of,
     run,
 )
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import canonical_bytes
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import self_check

@@ -3,8 +3,9 @@
 It asserts nothing.
 
 `make bench-peers` installs inspect_ai into an environment of its own and runs this in it. Measured
-is the processor time, user and system, of whole processes: imports, data, run, results. Two sizes
-give what an episode more costs, without the start of either process.
+are processor time, user and system, and wall clock of whole processes: imports, data, run, results.
+Two sizes give what an episode more costs, without the start of either process. All of it twice: of
+a service that answers at once, and of one whose answers take `WAIT_SECONDS`, as a model's do.
 `python -m tests.benchmarks.peers [EPISODES] [ROUNDS]`.
 """
 
@@ -17,18 +18,35 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.benchmarks.trivial_theatre import Mode, commit, construct, run
 
 CHECKOUT = Path(__file__).parents[2]
 TASK = "fixtures/harness/http_task.py"
 CONCURRENCY = 16
+WAIT_SECONDS = 0.075
 
 
-def measure(words: list[str], environment: Mapping[str, str]) -> float:
-    """Return the seconds of processor time that this module took in a process of its own."""
+class Taken(NamedTuple):
+    """Seconds of processor time and of wall clock."""
+
+    processor: float
+    wall: float
+
+    def since(self, other: Taken, episodes: int) -> Taken:
+        """Return what each of so many episodes took that this has more than `other`."""
+        return Taken(
+            (self.processor - other.processor) / episodes, (self.wall - other.wall) / episodes
+        )
+
+
+def measure(words: list[str], environment: Mapping[str, str]) -> Taken:
+    """Return what this module took in a process of its own."""
+    began = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.benchmarks.peers", *words],
         cwd=CHECKOUT,
@@ -41,7 +59,7 @@ def measure(words: list[str], environment: Mapping[str, str]) -> float:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise RuntimeError(f"expected {words} to end well, got:\n{complaints.decode()[-2000:]}")
-    return usage.ru_utime + usage.ru_stime
+    return Taken(usage.ru_utime + usage.ru_stime, time.perf_counter() - began)
 
 
 def run_here(url: str, episodes: int) -> None:
@@ -70,8 +88,8 @@ def run_inspect(url: str, episodes: int) -> None:
 KINDS = {"Echelon": "here", "inspect_ai": "inspect", "inspect_ai and the hook": "inspect"}
 
 
-def one_round(url: str, folder: Path, episodes: int) -> dict[str, float]:
-    """Return the seconds of each kind; they take turns, so a busy machine is as busy for each."""
+def one_round(url: str, folder: Path, episodes: int) -> dict[str, Taken]:
+    """Return what each kind took; they take turns, so a busy machine is as busy for each."""
     own = {
         "INSPECT_LOG_DIR": f"{folder}/logs",
         "ECHELON_HOME": f"{folder}/home",
@@ -87,31 +105,37 @@ def one_round(url: str, folder: Path, episodes: int) -> dict[str, float]:
     }
 
 
-def show(title: str, taken: Sequence[dict[str, float]]) -> None:
+def show(title: str, taken: Sequence[dict[str, Taken]]) -> None:
     """Print milliseconds an episode and the ratios of neighbours, each the median of rounds."""
-    sys.stdout.write(f"{title}\n")
-    for name in KINDS:
-        each = statistics.median(one[name] for one in taken) * 1000
-        sys.stdout.write(f"  {name:25} {each:8.3f} ms an episode, median of {len(taken)}\n")
-    ratio = statistics.median(one["inspect_ai"] / one["Echelon"] for one in taken)
-    hooked = statistics.median(one["inspect_ai and the hook"] / one["inspect_ai"] for one in taken)
-    sys.stdout.write(f"  inspect_ai / Echelon      {ratio:8.1f}\n")
-    sys.stdout.write(f"  the hook adds             {hooked - 1:8.1%}\n")
+    sys.stdout.write(f"{title}, median of {len(taken)}\n")
+    for at, clock in enumerate(("processor", "wall clock")):
+        for name in KINDS:
+            each = statistics.median(one[name][at] for one in taken) * 1000
+            sys.stdout.write(f"  {name:25} {each:8.3f} ms an episode, {clock}\n")
+        plain = [one["inspect_ai"][at] for one in taken]
+        hooked = [one["inspect_ai and the hook"][at] for one in taken]
+        ratio = statistics.median(
+            one / own["Echelon"][at] for one, own in zip(plain, taken, strict=True)
+        )
+        added = statistics.median(one / bare for one, bare in zip(hooked, plain, strict=True)) - 1
+        sys.stdout.write(f"  inspect_ai / Echelon      {ratio:8.1f}    {clock}\n")
+        sys.stdout.write(f"  the hook adds             {added:8.1%}    {clock}\n")
+    sys.stdout.flush()
 
 
-def compare(episodes: int, rounds: int) -> None:
+def compare(episodes: int, rounds: int, seconds: float) -> None:
     """Print the figures: of whole processes, and of an episode more, without what starts cost."""
-    few = max(1, episodes // 4)
-    whole, slopes = [], []
-    with construct() as url, tempfile.TemporaryDirectory() as folder:
+    few, whole, slopes = max(1, episodes // 4), [], []
+    with construct(seconds) as url, tempfile.TemporaryDirectory() as folder:
         for number in range(rounds):
             small = one_round(url, Path(folder) / f"few-{number}", few)
             large = one_round(url, Path(folder) / f"many-{number}", episodes)
-            whole.append({name: large[name] / episodes for name in KINDS})
-            more = episodes - few
-            slopes.append({name: (large[name] - small[name]) / more for name in KINDS})
-    show(f"whole processes, {episodes} episodes", whole)
-    show(f"an episode more, between {few} and {episodes}", slopes)
+            nothing = Taken(0, 0)
+            whole.append({name: large[name].since(nothing, episodes) for name in KINDS})
+            slopes.append({name: large[name].since(small[name], episodes - few) for name in KINDS})
+    waits = f"answers after {1000 * seconds:g} ms"
+    show(f"{waits}: whole processes, {episodes} episodes", whole)
+    show(f"{waits}: an episode more, between {few} and {episodes}", slopes)
 
 
 if __name__ == "__main__":
@@ -122,4 +146,6 @@ if __name__ == "__main__":
             run_inspect(url, int(count))
         case words:
             numbers = [int(word) for word in words]
-            compare(*(numbers + [2_000, 3][len(numbers) :]))
+            episodes, rounds = numbers + [2_000, 3][len(numbers) :]
+            for seconds in (0.0, WAIT_SECONDS):
+                compare(episodes, rounds, seconds)

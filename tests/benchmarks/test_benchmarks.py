@@ -128,6 +128,17 @@ OF_A_DOCUMENT = [
                 "loaded to sign a certificate, once",
             ],
         ),
+        (
+            "log_waits",
+            # Quantiles are of two waits at least, so none are printed.
+            "1 1 1",
+            [
+                "the first wait of a process",
+                "a run of 1 episodes, processor",
+                "the log's writer meanwhile",
+                "the same of the run",
+            ],
+        ),
         ("journal_writes", "1 1", ["PostgreSQL journal, episodes in batches of 100"]),
         (
             "axion_suite",

@@ -51,10 +51,16 @@ def utc_now() -> datetime:
 
 
 @contextlib.contextmanager
-def construct() -> Iterator[str]:
-    """Serve the trivial construct from a process of its own; yield its URL."""
+def construct(seconds: float = 0.0) -> Iterator[str]:
+    """Serve the trivial construct from a process of its own; yield its URL.
+
+    Each of its answers waits for so many seconds.
+    """
     process = subprocess.Popen(
-        [sys.executable, CONSTRUCT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, CONSTRUCT, str(seconds)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with process:
         assert process.stdout is not None

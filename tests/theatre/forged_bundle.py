@@ -17,7 +17,8 @@ from uuid import UUID, uuid5
 
 from tests.theatre.played_runs import RUNNER
 from tests.theatre.runs import LATE
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import (
     JsonObject,
     JsonValue,

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 from uuid import UUID, uuid5
 
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import (
     JsonObject,
     JsonValue,

@@ -29,7 +29,8 @@ from tests.theatre.forged_bundle import (
     with_manifest,
 )
 from tests.theatre.runs import LATE
-from theatre.engine.bundle_check import CheckId, CheckReport, CheckStatus, check_bundle
+from theatre.engine.bundle_check import CheckId, CheckReport, CheckStatus
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.engine.errors import BundleError
 

@@ -27,7 +27,8 @@ from tests.theatre.forged_bundle import (
 )
 from tests.theatre.record_edits import Record
 from tests.theatre.runs import LATE
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.models import Computation
 

@@ -45,7 +45,8 @@ from tests.theatre.runs import (
     episodes,
     pilot_stage,
 )
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Computation, ScorerKind
 

@@ -158,9 +158,9 @@ def test_records_of_another_adapter_than_the_committed_type_are_refused_by_both_
     named: JsonObject = {"pilot": adapter, "reader": "http@1"}
     forged = activated_with(forged_everywhere(files, recorded_by_another), adapters=named)
     folder = store(forged, tmp_path / "bundle")
-    told = {line.id: line for line in check(folder).failed}
-    assert "adapter of the committed adapter_type local" in told["invocations"].expected
-    assert "audit-chain" in told
+    reported = {line.id: line for line in check(folder).failed}
+    assert "adapter of the committed adapter_type local" in reported["invocations"].expected
+    assert "audit-chain" in reported
     problems = [one for found in verify(folder, now=LATE).problems.values() for one in found]
     assert "activated/adapters: one that was not committed, or reaches no construct" in problems
 

@@ -27,7 +27,8 @@ from tests.theatre.forged_bundle import (
     store,
     with_records,
 )
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
 

@@ -34,7 +34,9 @@ from tests.theatre.record_edits import (
     raw_input,
 )
 from tests.theatre.runs import LATE
-from theatre.engine.bundle_check import CheckReport, InputSanitiser, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
+from theatre.engine.bundle_check.evidence import InputSanitiser
 from theatre.engine.canonical_json import JsonObject
 from theatre.oracles.sanitise import TextSanitiser
 

@@ -38,7 +38,8 @@ from tests.theatre.runs import (
 )
 from tests.theatre.test_bundle_check_programme import results_changed
 from tests.theatre.trail_edits import with_results
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.models import Computation
 

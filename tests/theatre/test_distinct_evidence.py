@@ -243,9 +243,11 @@ def test_data_that_are_not_the_committed_ones_are_not_previewed(tmp_path: Path) 
     stage = pilot_stage(tmp_path, asked({"question": "Which colour?"}))
     (tmp_path / "template.json").write_bytes(canonical_bytes(stage.template))
     (tmp_path / "truth.jsonl").write_bytes(b"\n")
-    told = forked("theatre", "validate", tmp_path / "template.json", "--json", home=tmp_path / "h")
-    warning, _ = told.document["warnings"]
-    assert (told.document["evidence"], warning["rule"]) == (None, "no-evidence-preview")
+    validated = forked(
+        "theatre", "validate", tmp_path / "template.json", "--json", home=tmp_path / "h"
+    )
+    warning, _ = validated.document["warnings"]
+    assert (validated.document["evidence"], warning["rule"]) == (None, "no-evidence-preview")
     assert warning["detail"].startswith(
         "The dataset changed since the commitment: expected truth.jsonl"
     )

@@ -24,7 +24,7 @@ from tests.theatre.runs import (
     episodes,
     pilot_stage,
 )
-from theatre.engine.bundle_check import check_bundle
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import EpisodePlay, EpisodeRunner, Turn

@@ -33,7 +33,7 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.bundle_check import check_bundle
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import DatasetMismatchError, JournalError, ProgrammeError
 from theatre.engine.models import Computation, ScorerKind

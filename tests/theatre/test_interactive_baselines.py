@@ -50,7 +50,8 @@ from tests.theatre.runs import (
     pilot_stage,
     with_changes,
 )
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.standalone import AS_PLAYED, verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.coin import Coin, Draws
@@ -521,9 +522,11 @@ def test_validate_plays_the_episodes_of_a_shipped_template(tmp_path: Path) -> No
 def test_validate_says_which_runner_is_not_to_be_had(tmp_path: Path) -> None:
     stage = staged(tmp_path)
     (tmp_path / "template.json").write_bytes(canonical_bytes(stage.template))
-    told = forked("theatre", "validate", tmp_path / "template.json", "--json", home=tmp_path / "h")
-    assert (told.code, told.document["evidence"]) == (0, None)
-    assert told.document["warnings"][:1] == [
+    validated = forked(
+        "theatre", "validate", tmp_path / "template.json", "--json", home=tmp_path / "h"
+    )
+    assert (validated.code, validated.document["evidence"]) == (0, None)
+    assert validated.document["warnings"][:1] == [
         {
             "pointer": "/product_theatre_config/episode_runner",
             "rule": "no-evidence-preview",

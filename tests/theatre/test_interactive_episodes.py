@@ -26,7 +26,8 @@ from tests.theatre.runs import (
     episodes,
     pilot_stage,
 )
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.plan import committed_plan
 from theatre.engine.bundle_check.report import DefectError
 from theatre.engine.bundle_check.standalone import verify

@@ -21,7 +21,8 @@ from tests.theatre.runs import (
     episodes,
     pilot_stage,
 )
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import ProgrammeError, TheatreError
 from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, replay_judgement

@@ -186,15 +186,15 @@ def test_dealt_units_come_near_scipys_permutations_and_their_normal_law() -> Non
     first, second = graded(draw, 40, 2.6), graded(draw, 30)
     found = two_sample_test(first, second, seed=SEED, clustered=False)
     assert (found["test"], found["draws"], found["differing"]) == ("permutation", DRAWS, 70)
-    told = stats.permutation_test(
+    reference = stats.permutation_test(
         [[float(one) for (one,) in units] for units in (first, second)],
         lambda ours, theirs, axis: np.mean(ours, axis=axis) - np.mean(theirs, axis=axis),
         vectorized=True,
         n_resamples=4999,
         rng=np.random.default_rng(1),
     )
-    assert 0.001 < told.pvalue < 0.9
-    assert found["p_value"] == pytest.approx(told.pvalue, abs=5 * math.sqrt(0.25 / 4999))
+    assert 0.001 < reference.pvalue < 0.9
+    assert found["p_value"] == pytest.approx(reference.pvalue, abs=5 * math.sqrt(0.25 / 4999))
     many = two_sample_test(first * 72, second * 72, seed=SEED, clustered=True)
     assert (many["test"], many["draws"]) == ("permutation_clt", None)
     assert float(str(many["p_value"])) < float(str(found["p_value"]))

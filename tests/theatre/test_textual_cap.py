@@ -22,8 +22,9 @@ from tests.theatre.forged_bundle import (
     with_document,
 )
 from tests.theatre.runs import LATE, Finished, ScriptedAdapter, episodes, pilot_stage
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.arithmetic import Plan
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.clock import parse_rfc3339

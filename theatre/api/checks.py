@@ -10,7 +10,8 @@ from pathlib import Path
 from theatre.api.bundle_proofs import Reader, add_proof_checks
 from theatre.api.errors import UsageError
 from theatre.api.named_files import read_file
-from theatre.engine.bundle_check import Check, CheckReport, CheckStatus, check_bundle
+from theatre.engine.bundle_check import Check, CheckReport, CheckStatus
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.errors import NotFoundError, TheatreError
 from theatre.engine.schema_registry import SchemaRegistry

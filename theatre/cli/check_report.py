@@ -38,7 +38,7 @@ def require_consistent(
 def print_report(report: CheckReport) -> None:
     """Print one line a check, and what was expected and seen where it failed.
 
-    Of a proof it is told what it shows, too: whose key, which entry, which run of how many.
+    Of a proof it also says what it shows: whose key, which entry, which run of how many.
     """
     for line in report.checks:
         echo(f"{line.status.value.upper():11}  {line.id}")

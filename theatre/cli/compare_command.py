@@ -10,9 +10,10 @@ import click
 
 from theatre.api.workspace import Workspace
 from theatre.cli.check_report import require_consistent
-from theatre.cli.exits import echo, json_option, print_document
+from theatre.cli.exits import echo, json_option, print_document, require_extras
 from theatre.cli.inspect_command import print_measures
 from theatre.cli.pictures import differences, write_pictures
+from theatre.cli.report_command import write_page
 from theatre.cli.score_command import SealedRunFolder, find_recorded_run
 from theatre.cli.tables import format_estimate, format_number, print_table
 from theatre.engine.comparison import compare_bundles
@@ -38,14 +39,25 @@ _FLIPS = 5
     type=click.Path(path_type=Path),
     help="Draw the differences with their intervals, as SVG into this folder.",
 )
+@click.option(
+    "--report",
+    "page",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a page for people, as one file: differences, and no ranks.",
+)
 @json_option
-def compare(runs: Sequence[str], *, flips: int, plot: Path | None, as_json: bool) -> None:
+def compare(
+    runs: Sequence[str], *, flips: int, plot: Path | None, page: Path | None, as_json: bool
+) -> None:
     """Compare sealed runs of one dataset: a bundle, a folder, or a theatre id each.
 
     Every bundle is checked first. They must be committed to the same dataset, the same scorers and
     the same terms, and differ in the construct alone. Runs are paired episode by episode;
     interactive ones only where they were played in the same worlds, else they are two samples.
     """
+    if page is not None:
+        require_extras("pages")
     workspace = Workspace.from_environment()
     bundles = [_bundle(run, workspace) for run in runs]
     for bundle in bundles:
@@ -56,6 +68,12 @@ def compare(runs: Sequence[str], *, flips: int, plot: Path | None, as_json: bool
     picture = None
     if plot is not None:
         (picture,) = write_pictures({"differences.svg": differences(comparison)}, plot)
+    if page is not None:
+        from theatre.pages.comparison_page import (  # noqa: PLC0415 - only with the extra
+            render_comparison_file,
+        )
+
+        write_page(render_comparison_file(comparison), page)
     if as_json:
         print_document(comparison | ({} if picture is None else {"plot": str(picture)}))
         return

@@ -115,7 +115,7 @@ def init(  # noqa: PLR0913  # one for each flag
 ) -> None:
     """Write a construct, a draft, data, a README and a CI job into FOLDER.
 
-    On a terminal it asks what it is not told. Nothing that is there is overwritten without
+    On a terminal it asks for what is not given. Nothing that is there is overwritten without
     --force. `echelon run` works at once after it.
     """
     asks = not yes and is_terminal(sys.stdin)

@@ -87,22 +87,28 @@ def write_checked(bundle: Path, check: CheckReport, output: Path) -> JsonObject:
 def _write(page: CertificatePage, check: CheckReport | None, output: Path) -> JsonObject:
     from theatre.pages.certificate_page import render_report  # noqa: PLC0415 - only with the extra
 
-    content = render_report(page).encode("utf-8", "replace")
-    try:
-        output.write_bytes(content)
-    except OSError as error:
-        raise InvalidReportError(
-            f"expected a place for a file, got {output}: {error.strerror}; name another with -o"
-        ) from error
+    content = write_page(render_report(page), output)
     return {
         "report": str(output),
-        "bytes": len(content),
+        "bytes": content,
         "certificate_id": str(page.certificate["certificate_id"]),
         "tier": page.worth.tier.value,
         "verdict": None if check is None else format_verdict(check),
         "episodes_listed": 0 if page.episodes is None else len(page.episodes.lines),
         "episodes": int(page.certificate["episode_counts"]["total"]),
     }
+
+
+def write_page(page: str, output: Path) -> int:
+    """Write a page to a file; return its bytes. InvalidReportError where no file can be."""
+    content = page.encode("utf-8", "replace")
+    try:
+        output.write_bytes(content)
+    except OSError as error:
+        raise InvalidReportError(
+            f"expected a place for a file, got {output}: {error.strerror}; name another path"
+        ) from error
+    return len(content)
 
 
 def _read_certificate(path: Path) -> JsonObject:

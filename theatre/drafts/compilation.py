@@ -344,11 +344,11 @@ def _defaults(draft: JsonObject, scorers: Mapping[str, Scorer]) -> JsonObject:
 
 
 def _rubric(criteria: list[_Criterion]) -> str:
-    told = []
+    sentences = []
     for one in criteria:
         about = one.params.get("field", "the whole answer")
-        told.append(f"{one.criterion_id}: {one.scorer} of {about}.")
-    return " ".join(told)[:2000]
+        sentences.append(f"{one.criterion_id}: {one.scorer} of {about}.")
+    return " ".join(sentences)[:2000]
 
 
 def _programme(subjects: list[_Subject]) -> list[JsonValue]:

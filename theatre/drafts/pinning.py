@@ -149,7 +149,7 @@ def _version_of(endpoint: Endpoint, places: Places, problems: list[SchemaViolati
         SchemaViolation(
             pointer,
             "construct-version",
-            f"expected a version for {endpoint.place}, got none: nobody here can compute it. Say "
+            f"expected a version for {endpoint.place}, got none: it cannot be computed here. Say "
             f"what the service reports: construct: {{adapter: {endpoint.adapter_type}, endpoint: "
             f"{endpoint.place}, version: …}}",
         )

@@ -46,7 +46,7 @@ def format_rfc3339(moment: datetime) -> str:
     """
     if moment.tzinfo is None:
         raise ClockError(f"expected a timezone-aware time, got the naive {moment.isoformat()}")
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def parse_rfc3339(text: str) -> datetime:

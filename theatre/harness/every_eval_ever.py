@@ -82,7 +82,7 @@ class EveryEvalEverExport:
             "source_metadata": {
                 "source_type": "evaluation_run",
                 "source_organization_name": certificate["issuer"],
-                # Nobody's word on that is in a bundle.
+                # No bundle says who evaluated, or for whom.
                 "evaluator_relationship": "other",
                 "additional_details": self._evidence(),
             },

@@ -17,8 +17,6 @@ import aiohttp
 from theatre.engine.clock import Clock
 from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,
-    NOT_ISOLATED,
-    REMOTE,
     Attempt,
     Isolation,
     OracleInvocationRequest,
@@ -26,16 +24,15 @@ from theatre.engine.oracle_contract import (
 from theatre.oracles.construct_registry import RemoteConstruct
 from theatre.oracles.errors import (
     AdapterClosedError,
-    ConstructUnreachableError,
     OutboundRefusedError,
 )
 from theatre.oracles.key_origins import PROVIDERS_ONLY, KeyOrigins, headers_of
 from theatre.oracles.outbound_policy import (
+    Distance,
     Lookup,
     OutboundPolicy,
     connect_once,
     guarded_connector,
-    is_own_address,
     system_lookup,
 )
 from theatre.oracles.wire_forms import ENVELOPES, CallFailure, RequestHeaders, WireForm, wait_within
@@ -125,7 +122,7 @@ class HTTPOracleAdapter:
         self._lookup = lookup
         self._form = form
         self._session: aiohttp.ClientSession | None = None
-        self._is_elsewhere = False
+        self._distance = Distance(policy, self._url, lookup=lookup)
         self._closed = False
 
     @property
@@ -138,17 +135,8 @@ class HTTPOracleAdapter:
         """Return None: what runs behind a URL is known by what it reports only."""
 
     async def probe_isolation(self, _: Sequence[Path]) -> Isolation:
-        """Connect once; nothing holds what answers from an address of this machine.
-
-        Where it is another's, no address of this machine is connected from then on: a name may
-        come to mean another place. What does not answer is not known to be elsewhere.
-        """
-        try:
-            address = await connect_once(self._policy, self._url, lookup=self._lookup)
-        except (ConstructUnreachableError, OutboundRefusedError):
-            return NOT_ISOLATED
-        self._is_elsewhere = not is_own_address(address)
-        return REMOTE if self._is_elsewhere else NOT_ISOLATED
+        """Connect once: see `Distance`."""
+        return await self._distance.probe()
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try; raises AdapterClosedError after `aclose`, and nothing for the other side.
@@ -237,7 +225,7 @@ class HTTPOracleAdapter:
                 self._policy,
                 self._url,
                 lookup=self._lookup,
-                is_refused=lambda address: self._is_elsewhere and is_own_address(address),
+                is_refused=self._distance.refuses,
             ),
             headers={**_OWN_HEADERS, **self._headers.values},
             # Cookies would let one episode speak to the next.

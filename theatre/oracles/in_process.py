@@ -230,7 +230,7 @@ class LiveAnswers:
     def __init__(self, episode_ids: Sequence[str]) -> None:
         """Take the ids in the order of the dataset; at least one."""
         self._ids, self._last = frozenset(episode_ids), episode_ids[-1]
-        # Whoever holds it may read and change what follows; only the run waits for `_news`.
+        # The thread that holds it may read and change what follows; only the run waits for `_news`.
         self._lock = threading.Lock()
         self._answers: dict[str, JsonObject] = {}
         self._is_closed, self._changed = False, ""
@@ -406,7 +406,7 @@ def _pattern(module_name: str, folder: Path) -> str:
     return glob.escape(Path(spec.origin).name)
 
 
-# What others may name: a service runs functions for whoever has an account.
+# What others may name: a service runs functions for anyone with an account.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,23 +30,21 @@ from theatre.engine.errors import PinMismatchError, TheatreError
 from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,
     MAX_ERROR_DETAIL,
-    NOT_ISOLATED,
-    REMOTE,
     Isolation,
     OracleInvocationRequest,
     pinned_version,
 )
 from theatre.oracles.child_process import ChildProcess
 from theatre.oracles.construct_files import BoundProgram, CurrentProgram
-from theatre.oracles.errors import ConstructUnreachableError, OutboundRefusedError
+from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.guarded_client import GuardedTransport
 from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits, construct_environment
 from theatre.oracles.outbound_policy import (
+    Distance,
     OutboundPolicy,
     connect_once,
-    is_own_address,
     system_lookup,
 )
 from theatre.oracles.plain_call import AnswerForm, PlainAdapter, PlainSettings, Said, fill
@@ -208,7 +206,7 @@ class WebWay:
         self.version = version
         self._headers = headers
         self._policy = policy
-        self._is_elsewhere = False
+        self._distance = Distance(policy, self._url, lookup=system_lookup)
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[Streams]:
@@ -216,7 +214,7 @@ class WebWay:
         transport = GuardedTransport(
             self._policy,
             max_bytes=_MAX_STREAM_BYTES,
-            is_refused=lambda address: self._is_elsewhere and is_own_address(address),
+            is_refused=self._distance.refuses,
         )
         client = httpx2.AsyncClient(
             transport=transport,
@@ -230,12 +228,7 @@ class WebWay:
 
     async def probe(self, _: Sequence[Path]) -> Isolation:
         """Connect once, as for any construct behind a URL."""
-        try:
-            address = await connect_once(self._policy, self._url, lookup=system_lookup)
-        except (ConstructUnreachableError, OutboundRefusedError):
-            return NOT_ISOLATED
-        self._is_elsewhere = not is_own_address(address)
-        return REMOTE if self._is_elsewhere else NOT_ISOLATED
+        return await self._distance.probe()
 
     def complaints(self) -> None:
         """Return nothing: another machine's stderr is not seen."""

@@ -21,17 +21,15 @@ from theatre.engine.errors import ParseError
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,
-    NOT_ISOLATED,
-    REMOTE,
     Isolation,
     OracleInvocationRequest,
 )
-from theatre.oracles.errors import ConstructUnreachableError, OutboundRefusedError
+from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.guarded_client import GuardedTransport
 from theatre.oracles.outbound_policy import (
+    Distance,
     OutboundPolicy,
     connect_once,
-    is_own_address,
     system_lookup,
 )
 from theatre.oracles.plain_call import PlainAdapter, PlainSettings, Said, fill_text
@@ -106,7 +104,7 @@ class ModelAdapter(PlainAdapter):
         self._version = version
         self._headers = headers
         self._policy = policy
-        self._is_elsewhere = False
+        self._distance = Distance(policy, self._url, lookup=system_lookup)
         self._stack = contextlib.AsyncExitStack()
         self._client: ProviderClient | None = None
 
@@ -122,12 +120,7 @@ class ModelAdapter(PlainAdapter):
 
     async def probe_isolation(self, _: Sequence[Path]) -> Isolation:
         """Connect once, as for any construct behind a URL."""
-        try:
-            address = await connect_once(self._policy, self._url, lookup=system_lookup)
-        except (ConstructUnreachableError, OutboundRefusedError):
-            return NOT_ISOLATED
-        self._is_elsewhere = not is_own_address(address)
-        return REMOTE if self._is_elsewhere else NOT_ISOLATED
+        return await self._distance.probe()
 
     async def check_reachable(self) -> None:
         """Ask for the model by name, which costs nothing.
@@ -157,7 +150,7 @@ class ModelAdapter(PlainAdapter):
             transport = GuardedTransport(
                 self._policy,
                 max_bytes=MAX_ANSWER_BYTES,
-                is_refused=lambda address: self._is_elsewhere and is_own_address(address),
+                is_refused=self._distance.refuses,
             )
             self._client = await self._stack.enter_async_context(
                 open_provider(

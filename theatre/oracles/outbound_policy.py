@@ -21,6 +21,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from theatre.engine.oracle_contract import NOT_ISOLATED, REMOTE, Isolation
 from theatre.oracles.errors import (
     AddressNotAllowedError,
     ConstructUnreachableError,
@@ -386,6 +387,36 @@ async def connect_once(policy: OutboundPolicy, url: URL, *, lookup: Lookup) -> s
         raise ConstructUnreachableError(
             f"expected {url.origin()} to accept a connection, got: {error}"
         ) from error
+
+
+class Distance:
+    """Whether what a URL leads to is on another machine, as the last connection showed.
+
+    Where it is, no address of this machine is connected from then on: a name may come to mean
+    another place.
+    """
+
+    def __init__(self, policy: OutboundPolicy, url: URL, *, lookup: Lookup) -> None:
+        self._policy = policy
+        self._url = url
+        self._lookup = lookup
+        self._is_elsewhere = False
+
+    async def probe(self) -> Isolation:
+        """Connect once; nothing holds what answers from an address of this machine.
+
+        What does not answer is not known to be elsewhere.
+        """
+        try:
+            address = await connect_once(self._policy, self._url, lookup=self._lookup)
+        except (ConstructUnreachableError, OutboundRefusedError):
+            return NOT_ISOLATED
+        self._is_elsewhere = not is_own_address(address)
+        return REMOTE if self._is_elsewhere else NOT_ISOLATED
+
+    def refuses(self, address: str) -> bool:
+        """Return whether an address is this machine's, where the URL led to another."""
+        return self._is_elsewhere and is_own_address(address)
 
 
 async def _connect_first(results: Sequence[ResolveResult]) -> str:

@@ -7,7 +7,7 @@ from typing import Final, cast
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.schema_registry import SchemaRegistry, SchemaViolation
-from theatre.engine.schema_registry.dialect import UNUSABLE
+from theatre.engine.schema_registry.violations import UNUSABLE
 from theatre.scorers.agreement import UNMEASURABLE, params_schema
 
 _OWN_PARAMS: JsonObject = {"schema": {"type": "object"}}

@@ -34,7 +34,7 @@ from backend.services.integrity.log_check import check_service_log
 from backend.services.integrity.row_check import ChainReading, Finding, Findings, RowCheck
 from backend.services.resources import TheatreResources
 from backend.services.sealed_bundles import fetch_bundle
-from theatre.engine.bundle_check import check_bundle
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.errors import BundleError, TheatreError
 from theatre.engine.evidence_bundle import bundle_name

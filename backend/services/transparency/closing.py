@@ -64,7 +64,7 @@ async def log_commitment(
     StateConflictError where another worker holds the run, RunStoppedError where it is to stop,
     LogUnavailableError where no writer signs, and as `theatre_commitment`.
     """
-    # Before it is queued: no announcement is missed, and nobody looks before there is one.
+    # Before it is queued: no announcement is missed, and none is looked for before there is one.
     with listener.subscribe(stored.id) as changes:
         if await _queue(engine, stored, coin):
             await changes.wait(_LOOK_SECONDS)

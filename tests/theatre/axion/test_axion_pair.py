@@ -33,7 +33,7 @@ from tests.theatre.thinned import thinned
 from tests.theatre.trail_edits import with_results
 from theatre.axion.harness.pair_runner import REVISITS, RUNNER, STEPS, is_caught
 from theatre.cli.adversaries.rehearsal import Leak, generic_adversaries, write_adversary
-from theatre.engine.bundle_check import check_bundle
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.oracles.construct_registry import (
     ConstructRegistry,

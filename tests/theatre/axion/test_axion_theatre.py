@@ -22,7 +22,7 @@ from theatre.axion.harness.probes import Probe, schedule
 from theatre.axion.harness.records import REVISITS
 from theatre.axion.harness.theatre_runner import RUNNER, STEPS, play
 from theatre.axion.kernel.capability import kernel_secret
-from theatre.engine.bundle_check import check_bundle
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.scorers import load_episode_runners

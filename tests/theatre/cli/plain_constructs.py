@@ -91,29 +91,19 @@ def openai_server(say: Say = double, *, key: str | None = KEY, model: str = "sma
         elif method != "POST" or path != "/v1/chat/completions":
             writer.write(_error("404 Not Found", f"no such path: {path}"))
         else:
-            body = json.loads(request.body)
-            faults = [one.message for one in Draft202012Validator(OPENAI_BODY).iter_errors(body)]
-            if faults:
-                writer.write(_error("400 Bad Request", faults[0]))
-                return
-            said = say(body["messages"][-1]["content"])
-            message = {"role": "assistant", "content": said, "refusal": None}
-            writer.write(
-                _json(
-                    {
-                        "id": "chatcmpl-1",
-                        "object": "chat.completion",
-                        "created": 1,
-                        "model": body["model"],
-                        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-                        "usage": {
-                            "prompt_tokens": 11,
-                            "completion_tokens": 5,
-                            "total_tokens": 16,
-                        },
-                    }
-                )
-            )
+            writer.write(_answered(request, OPENAI_BODY, completion))
+
+    def completion(body: Any) -> Any:  # noqa: ANN401 - any JSON
+        said = say(body["messages"][-1]["content"])
+        message = {"role": "assistant", "content": said, "refusal": None}
+        return {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": body["model"],
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16},
+        }
 
     return respond
 
@@ -130,28 +120,28 @@ def anthropic_server(say: Say = double, *, model: str = "small-1") -> Respond:
         elif method != "POST" or path != "/v1/messages":
             writer.write(_error("404 Not Found", f"no such path: {path}"))
         else:
-            body = json.loads(request.body)
-            faults = [one.message for one in Draft202012Validator(ANTHROPIC_BODY).iter_errors(body)]
-            if faults:
-                writer.write(_error("400 Bad Request", faults[0]))
-                return
-            said = say(body["messages"][-1]["content"])
-            writer.write(
-                _json(
-                    {
-                        "id": "msg_1",
-                        "type": "message",
-                        "role": "assistant",
-                        "model": body["model"],
-                        "content": [{"type": "text", "text": said}],
-                        "stop_reason": "end_turn",
-                        "stop_sequence": None,
-                        "usage": {"input_tokens": 11, "output_tokens": 5},
-                    }
-                )
-            )
+            writer.write(_answered(request, ANTHROPIC_BODY, message))
+
+    def message(body: Any) -> Any:  # noqa: ANN401 - any JSON
+        return {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": body["model"],
+            "content": [{"type": "text", "text": say(body["messages"][-1]["content"])}],
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 11, "output_tokens": 5},
+        }
 
     return respond
+
+
+def _answered(request: Received, schema: Any, reply: Callable[[Any], Any]) -> bytes:  # noqa: ANN401 - any JSON
+    body = json.loads(request.body)
+    for fault in Draft202012Validator(schema).iter_errors(body):
+        return _error("400 Bad Request", fault.message)
+    return _json(reply(body))
 
 
 def _json(document: Any) -> bytes:  # noqa: ANN401 - any JSON

@@ -249,12 +249,12 @@ TOOL: JsonObject = {"tool": "double", "tool_sha256": "0" * 64}
 
 def pins(path: Path) -> dict[str, Any]:
     """Return what `echelon construct version` says of the doubler of a template."""
-    told = forked(
+    pinned = forked(
         *("construct", "version", path, "--json"),
         home=path.parent / "home",
         more={"ECHELON_OUTBOUND_ALLOW": "127.0.0.0/8"},
     )
-    (row,) = json.loads(told.stdout)["constructs"]
+    (row,) = json.loads(pinned.stdout)["constructs"]
     return dict(row)
 
 
@@ -282,8 +282,8 @@ def test_a_tool_on_stdio_is_certified_as_its_list_names_it(tmp_path: Path) -> No
 
 def test_a_tool_behind_http_is_certified_as_its_list_names_it(tmp_path: Path) -> None:
     with tool_server() as place:
-        told = pins(write(tmp_path, "mcp", place, TOOL))
-        settings: JsonObject = {**TOOL, "tool_sha256": told["tools"]["double"]}
+        pinned = pins(write(tmp_path, "mcp", place, TOOL))
+        settings: JsonObject = {**TOOL, "tool_sha256": pinned["tools"]["double"]}
         _, certificate = certified(write(tmp_path, "mcp", place, settings))
     assert certificate["construct_version"] == pinned_version("mcp", place, settings)
 

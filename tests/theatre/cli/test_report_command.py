@@ -70,7 +70,7 @@ def test_where_no_file_can_be_is_said(capsys: pytest.CaptureFixture[str]) -> Non
     )
     call = ["report", "kept.json", "-o", "nowhere/page.html"]
     assert run_guarded(cli, call) is ExitCode.INVALID
-    assert "name another with -o" in capsys.readouterr().err
+    assert "name another path" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("at_work")

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import cast
 
 from tests.theatre.runs import LATE, Finished, Stage, ticking_clock
-from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.oracle_contract import OracleAdapter
 from theatre.engine.replay import RunContext

@@ -1,4 +1,4 @@
-"""The hook of inspect_ai, told what inspect_ai's own log says: commit, record, seal.
+"""The hook of inspect_ai, given what inspect_ai's own log says: commit, record, seal.
 
 `tests/benchmarks/peers.py` runs it in inspect_ai itself, which is too heavy to be here.
 """

@@ -22,7 +22,7 @@ from fixtures.constructs.hostile import hostile
 from tests.theatre.oracles.hostile_cases import HOSTILE, Case, Transport, read_table
 from tests.theatre.oracles.served_scripts import unbound
 from tests.theatre.runs import EXPECTED, LATE, PILOT, Finished, pilot_stage
-from theatre.engine.bundle_check import check_bundle
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.models import InvocationStatus

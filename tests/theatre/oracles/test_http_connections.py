@@ -32,7 +32,7 @@ from theatre.engine.oracle_contract import (
     OracleAdapter,
     OracleInvocationRequest,
 )
-from theatre.oracles import http
+from theatre.oracles import outbound_policy
 from theatre.oracles.errors import (
     AdapterClosedError,
     AddressNotAllowedError,
@@ -356,7 +356,7 @@ def test_a_service_that_was_tried_elsewhere_is_never_called_on_this_machine(
     request_for: RequestFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No test has a second machine: an address of this one stands for the other's.
-    monkeypatch.setattr(http, "is_own_address", lambda address: address != "127.0.0.2")
+    monkeypatch.setattr(outbound_policy, "is_own_address", lambda address: address != "127.0.0.2")
     addresses = iter(["127.0.0.2"])
 
     async def lookup(_: str, __: int) -> list[str]:

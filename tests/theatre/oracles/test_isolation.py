@@ -112,6 +112,17 @@ def test_the_same_thief_takes_everything_where_nothing_isolates(
     assert found["heard"] is True
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_memory_is_closed_to_the_construct_by_what_starts_it(
+    tmp_path: Path, transport: str
+) -> None:
+    needs("namespaces")
+    found = robbed(tmp_path / "run", transport, NO_MEANS, user="ordinary user")
+    assert found["tried"] == NOT_ISOLATED.as_document()
+    # The files of the namespace's owner, root's where root runs the tests, are this user's.
+    assert set(found["taken"]) & OPEN_TO_ROOT <= {"passwords"}
+
+
 @pytest.mark.parametrize("means", MEANS)
 def test_a_network_that_the_operator_allows_is_open_and_said(tmp_path: Path, means: str) -> None:
     needs(means)

@@ -236,8 +236,8 @@ def test_the_command_prints_draws_and_takes_theatre_ids(
     words = " ".join("".join(one.itertext()) for one in picture.iter(f"{SVG}text"))
     for expected in ("composite", "reply_accuracy", "right minus half", f"+0.500 (n = {COMMITS})"):
         assert expected in words.replace("  ", " ")
-    told = home.echelon("compare", *ids, "--json")
-    assert told.document == told_of([bundles["right"], bundles["half"]])
+    compared = home.echelon("compare", *ids, "--json")
+    assert compared.document == told_of([bundles["right"], bundles["half"]])
 
 
 def test_the_command_refuses_a_bundle_whose_check_fails(

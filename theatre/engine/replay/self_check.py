@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self, cast
 
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.bundle_check import check_bundle
+from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import JournalChangedError

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from datetime import date
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from jsonschema import Draft202012Validator, FormatChecker
@@ -25,7 +25,18 @@ from referencing.jsonschema import DRAFT202012
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import ClockError
 from theatre.engine.schema_registry.pattern_words import pattern_words
-from theatre.engine.schema_registry.violations import Quoted, SchemaViolation, json_pointer, phrase
+from theatre.engine.schema_registry.violations import (
+    UNUSABLE,
+    Quoted,
+    SchemaViolation,
+    json_pointer,
+    phrase,
+)
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+    from theatre.engine.canonical_json import JsonObject
 
 _ESCAPE_CLASS_OR_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", re.DOTALL)
 _ESCAPE_OR_SET_SIGN = re.compile(r"\\.|[\[&~|]", re.DOTALL)
@@ -173,6 +184,7 @@ DialectValidator = extend(  # type: ignore[no-untyped-call]  # jsonschema leaves
 """Draft 2020-12 with this module's keywords. A bool is no number here, as in the draft."""
 
 FORMATS = FormatChecker(formats=())
+_NO_REMOTE: Registry[object] = Registry()
 """The formats that are checked: date-time (UTC, `Z`), date, uuid, uri, regex."""
 
 
@@ -205,14 +217,17 @@ def _is_regex(value: object) -> bool:
     return not isinstance(value, str) or bool(ecma_pattern(value))
 
 
+def compile_schema(schema: JsonObject) -> Validator:
+    """Return the validator of `schema`, which fetches nothing: jsonschema would by default."""
+    validator: Validator = DialectValidator(schema, registry=_NO_REMOTE, format_checker=FORMATS)
+    return validator
+
+
 # Schemas that come inside documents or plug-ins, and whether they can be used.
 #
 # A template's author writes `output_spec`, a plug-in ships `params_schema`: neither is trusted to
 # be a schema, to stand on its own, or to end.
 
-
-UNUSABLE = "schema:unusable"
-"""The rule that an inline schema breaks when it is no schema, or reaches outside itself."""
 
 _REFERENCES = ("$ref", "$dynamicRef")
 

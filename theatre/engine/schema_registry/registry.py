@@ -1,7 +1,4 @@
-"""`SchemaRegistry`: validate a document against a shipped or an inline schema; never raise.
-
-`jsonschema` fetches remote references by default, so it gets an empty registry.
-"""
+"""`SchemaRegistry`: validate a document against a shipped or an inline schema; never raise."""
 
 from __future__ import annotations
 
@@ -11,17 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from referencing import Registry
-
 from theatre.engine.canonical_json import MAX_DEPTH, canonical_json
 from theatre.engine.errors import CanonicalisationError, ResourceMissingError
-from theatre.engine.schema_registry.dialect import (
-    FORMATS,
-    UNUSABLE,
-    DialectValidator,
-    schema_faults,
-)
 from theatre.engine.schema_registry.violations import (
+    UNUSABLE,
     Quoted,
     SchemaViolation,
     phrase,
@@ -120,7 +110,6 @@ _MAX_INTEGER_BITS = 1024
 _ENDLESS = SchemaViolation(
     "", UNUSABLE, "expected a schema that ends, got one that refers to itself without end"
 )
-_NO_REMOTE: Registry[object] = Registry()
 
 
 class SchemaRegistry:
@@ -175,7 +164,7 @@ class SchemaRegistry:
         if fault is not None:
             return [fault]
         try:
-            return schema_faults(schema)
+            return _faults(schema)
         except RecursionError:
             return [_ENDLESS]
 
@@ -199,7 +188,7 @@ def _inline(schema_text: str) -> Validator | SchemaViolation:
     fault = _not_json(schema)
     if fault is not None:
         return SchemaViolation("", UNUSABLE, fault.detail)
-    for found in schema_faults(schema):
+    for found in _faults(schema):
         return SchemaViolation(
             "", UNUSABLE, phrase(f"at {found.pointer or 'the root'}: ", found.detail)
         )
@@ -208,8 +197,16 @@ def _inline(schema_text: str) -> Validator | SchemaViolation:
 
 
 def _compile(schema: JsonObject) -> Validator:
-    validator: Validator = DialectValidator(schema, registry=_NO_REMOTE, format_checker=FORMATS)
-    return validator
+    # Loaded late, here and below: models are made without jsonschema.
+    from theatre.engine.schema_registry.dialect import compile_schema  # noqa: PLC0415  # see above
+
+    return compile_schema(schema)
+
+
+def _faults(schema: Mapping[str, object]) -> list[SchemaViolation]:
+    from theatre.engine.schema_registry.dialect import schema_faults  # noqa: PLC0415  # see above
+
+    return schema_faults(schema)
 
 
 def _violations(validator: Validator, document: object) -> list[SchemaViolation]:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from theatre.engine.canonical_json import JsonObject
 
+UNUSABLE = "schema:unusable"
+"""The rule that an inline schema breaks when it is no schema, or reaches outside itself."""
+
 MAX_SHOWN = 80
 """The most characters of a value that a message repeats."""
 

@@ -72,7 +72,7 @@ def _recorded_adapter_local(subject: Subject) -> Iterator[Finding]:
 
 
 def _recorded_adapter_complete(subject: Subject) -> Iterator[Finding]:
-    """Yield what a template of recorded answers lacks, or commits to and nobody could carry out."""
+    """Yield what a template of recorded answers lacks, or commits to and no run could carry out."""
     config = subject.config
     if not config.adapter_types & RECORDED_ADAPTERS:
         if config.harness is not None:

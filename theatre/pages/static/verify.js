@@ -1357,7 +1357,7 @@ async function checkInventory(evidence) {
       found.push({ path, size_bytes: raw.length, sha256: await sha256(raw) });
     }
   const listed = new Map(manifest.file_inventory.map((one) => [one.path, one]));
-  for (const one of found) same(one.path, one, listed.get(one.path) ?? null);
+  for (const one of found) same(`manifest.json: ${one.path}`, one, listed.get(one.path) ?? null);
   same("manifest.json/file_inventory", found, manifest.file_inventory);
   const total = evidence.dataset.length;
   const called = evidence.dataset.map((_, at) => placeOf(at + 1, total)[0]);
@@ -1570,8 +1570,9 @@ async function checkAuditEpisodes(evidence) {
   const expected = [];
   for (const detail of evidence.details("episodes_recorded")) {
     const seqs = [];
-    for (const [first, last] of detail.seqs) {
-      expect(Number.isInteger(first) && Number.isInteger(last), "episodes_recorded: expected numbers");
+    for (const pair of detail.seqs) {
+      const [first, last] = pair;
+      expect(pair.length === 2 && Number.isInteger(first) && Number.isInteger(last), "episodes_recorded: expected numbers");
       for (let seq = first; seq <= last && seqs.length <= size; seq++) seqs.push(seq);
     }
     expect(seqs.length && seqs.every((seq, at) => !batched.has(seq) && (!at || seqs[at - 1] < seq))
