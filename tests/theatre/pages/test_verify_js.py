@@ -315,7 +315,7 @@ def test_each_line_is_red_for_what_it_is_about(small: Path) -> None:
         ("outcomes", edited(files, lines, outcome="another")),
         ("tier", edited(files, "tier.json", assessment={"tier": "PROVEN"})),
         ("certificate-fields", edited(files, "certificate.json", verification_tier="PROVEN")),
-        ("datasets", {"ground_truth/dataset.jsonl": files["ground_truth/dataset.jsonl"] + b"{}\n"}),
+        ("datasets", edited(files, "ground_truth/dataset.jsonl", remark=1)),
         ("coin", {"coin.txt": other.encode() + b"\n"}),
         ("commitment", edited(files, "commitment_receipt.json", commitment_hash=other)),
         ("template", edited(files, "template.json", theatre_id="another")),
