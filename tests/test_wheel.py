@@ -261,15 +261,21 @@ for module in pkgutil.walk_packages(theatre.__path__, "theatre."):
 """
 
 
-def test_in_the_core_every_module_is_there_but_the_judges_client(
+def test_in_the_core_every_module_is_there_but_what_extras_bring(
     core: Path, outside: dict[str, str], tmp_path: Path
 ) -> None:
     missing = succeeds(core / "python", "-c", EVERY_MODULE, cwd=tmp_path, env=outside)
     assert missing == (
+        "theatre.api.certificate_report jinja2\n"
         "theatre.judging.anthropic_judge httpx2\n"
         "theatre.oracles.guarded_client httpx2\n"
         "theatre.oracles.mcp_tool anyio\n"
         "theatre.oracles.models httpx2\n"
+        "theatre.pages.badge jinja2\n"
+        "theatre.pages.certificate_page jinja2\n"
+        "theatre.pages.comparison_page jinja2\n"
+        "theatre.pages.rendering jinja2\n"
+        "theatre.pages.served jinja2\n"
         "theatre.providers.client httpx2\n"
         "theatre.pytest_plugin pytest\n"
     )

@@ -3,7 +3,7 @@
 COMMANDS = {
     "admin": (
         "backend.cli.admin_group:admin",
-        "Back up, restore, re-verify; users, invites, whose constructs are whose.",
+        "Back up, restore, re-verify; users, invites and owners.",
     ),
     "key": ("backend.cli.key_group:key", "Make, list and revoke keys for tools."),
     "openapi": (

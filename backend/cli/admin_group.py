@@ -98,7 +98,7 @@ def _decide(construct_ids: tuple[str, ...], decision: Decision, username: str) -
 
 @click.group(no_args_is_help=True)
 def admin() -> None:
-    """Back up, restore and re-verify what is stored; users, invites, whose constructs are whose."""
+    """Back up, restore and re-verify what is stored; users, invites and owners."""
 
 
 for _group in (construct, invite, user):
