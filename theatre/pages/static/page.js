@@ -98,7 +98,9 @@ function offerVerification(section) {
     lines.replaceChildren(list);
   };
 
+  let last = [];
   const run = async (read, isOurs) => {
+    last = [read, isOurs];
     lines.replaceChildren();
     status.className = "";
     status.textContent = "Verifying…";
@@ -119,16 +121,22 @@ function offerVerification(section) {
     if (read.length === 1) return readArchive(read[0][1]);
     return atRoot(new Map(read));
   };
-  const walk = async (entry) => {
-    if (entry.isFile)
-      return [[entry.fullPath.slice(1), await new Promise((done, fail) => entry.file(done, fail))]];
-    const reader = entry.createReader();
+  /** Paths and files of what was dropped: a handle, an entry where a browser has no handles. */
+  const walk = async (one, above = "") => {
+    const path = `${above}${one.name}`;
+    if (one.getFile) return [[path, await one.getFile()]];
+    if (one.isFile) return [[path, await new Promise((done, fail) => one.file(done, fail))]];
     const found = [];
+    if (one.values) {
+      for await (const child of one.values()) found.push(...await walk(child, `${path}/`));
+      return found;
+    }
+    const reader = one.createReader();
     for (;;) {
       // A reader gives some hundred at a time, and none at the end.
       const some = await new Promise((done, fail) => reader.readEntries(done, fail));
       if (!some.length) return found;
-      for (const one of some) found.push(...await walk(one));
+      for (const child of some) found.push(...await walk(child, `${path}/`));
     }
   };
 
@@ -139,14 +147,21 @@ function offerVerification(section) {
       const pairs = [...input.files].map((one) => [one.webkitRelativePath || one.name, one]);
       if (pairs.length) run((tools) => filesOf(pairs, tools), false);
     });
-  section.addEventListener("dragover", (event) => event.preventDefault());
+  // Other keys make another result: what stands there was checked against those of before.
+  ownTrust.addEventListener("change", () => last.length && run(...last));
+  // What is dropped on a file input is that input's, as everywhere.
+  const isInput = (event) => event.target.type === "file";
+  section.addEventListener("dragover", (event) => isInput(event) || event.preventDefault());
   section.addEventListener("drop", (event) => {
+    if (isInput(event)) return;
     event.preventDefault();
-    // Entries are there only as long as this event is handled.
-    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry())
-      .filter(Boolean);
-    if (entries.length)
-      run(async (tools) => filesOf((await Promise.all(entries.map(walk))).flat(), tools), false);
+    // Items are there only as long as this event is handled. In a page that is a file Chromium
+    // reads no entry, but it reads handles.
+    const dropped = [...event.dataTransfer.items].filter((item) => item.kind === "file")
+      .map((item) => item.getAsFileSystemHandle?.() ?? item.webkitGetAsEntry());
+    if (dropped.length)
+      run(async (tools) => filesOf(
+        (await Promise.all(dropped.map(async (one) => walk(await one)))).flat(), tools), false);
   });
   if (!globalThis.isSecureContext || !globalThis.crypto?.subtle)
     status.textContent = "This page came by plain http from another machine: browsers give no "
