@@ -183,10 +183,10 @@ class EventServer(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def served(app: FastAPI) -> Iterator[Client]:
-    """Serve an application on a free loopback port, in a thread."""
+def served(app: FastAPI, *, port: int = 0) -> Iterator[Client]:
+    """Serve an application on a loopback port, in a thread; on a free one where none is named."""
     config = uvicorn.Config(
-        app, port=0, lifespan="on", log_config=None, access_log=False, proxy_headers=False
+        app, port=port, lifespan="on", log_config=None, access_log=False, proxy_headers=False
     )
     server = EventServer(config)
     thread = threading.Thread(target=server.run)

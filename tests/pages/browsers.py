@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Literal
 
 import pytest
 from playwright.sync_api import (
     Browser,
     BrowserContext,
+    CDPSession,
     Dialog,
     Page,
     ViewportSize,
@@ -52,6 +54,34 @@ _WIDER = """() => {
     one.getBoundingClientRect().right > width + 1 && !scrolls(one.parentElement));
   return [`the page is ${document.documentElement.scrollWidth} px wide`].concat(
     wide.slice(0, 5).map(one => one.outerHTML.slice(0, 120)));
+}"""
+# A value that became an element, or ran: each that is planted anywhere would leave one of these.
+_PLANTED = """() => [...document.querySelectorAll(
+    "#planted, main script, main iframe, main img[src=x], [onerror], [onload], [onmouseover]")]
+  .map(one => one.outerHTML.slice(0, 120)).concat("planted" in globalThis ? ["it ran"] : [])"""
+# What an element would do that got into the page all the same: the policy is the second wall.
+_INTRUDE = """async () => {
+  const through = [];
+  const script = document.createElement("script");
+  script.textContent = "globalThis.intruded = 1";
+  const link = document.createElement("a");
+  link.setAttribute("onclick", "globalThis.intruded = 2");
+  document.body.append(script, link);
+  link.click();
+  if ("intruded" in globalThis) through.push("a script");
+  const picture = new Image();
+  const loaded = new Promise(done => {
+    picture.addEventListener("error", () => done(false));
+    picture.addEventListener("load", () => done(true));
+  });
+  const refused = new Promise(done =>
+    document.addEventListener("securitypolicyviolation", event =>
+      event.effectiveDirective === "img-src" && done(true)));
+  picture.src = "https://elsewhere.invalid/picture.png";
+  if (!await Promise.race([refused, loaded])) through.push("a picture from elsewhere");
+  script.remove();
+  link.remove();
+  return through;
 }"""
 _FOCUSED = """() => {
   const one = document.activeElement;
@@ -105,6 +135,7 @@ class Window:
     origin: str
     """All that it may load begins with it."""
     faults: list[str] = field(default_factory=list)
+    _devtools: CDPSession | None = None
 
     def __post_init__(self) -> None:
         self.page.on("console", lambda said: self._note(said.type, said.text))
@@ -147,6 +178,49 @@ class Window:
     def wider_than_window(self) -> list[str]:
         """Return what makes the page wider than its window, if anything does."""
         return list(self.page.evaluate(_WIDER))
+
+    def planted(self) -> list[str]:
+        """Return what a hostile value has become that is no text."""
+        return list(self.page.evaluate(_PLANTED))
+
+    def lets_in(self) -> list[str]:
+        """Return what the page's policy allows a stranger's element to do; its refusals are no fault."""
+        before = len(self.faults)
+        through = list(self.page.evaluate(_INTRUDE))
+        del self.faults[before:]
+        return through
+
+    def drop(self, *paths: Path) -> None:
+        """Drop files or folders of this machine on the part of the page that verifies."""
+        if self._devtools is None:
+            self._devtools = self.page.context.new_cdp_session(self.page)
+        place = self.page.locator("#verification h2")
+        place.scroll_into_view_if_needed()
+        box = place.bounding_box()
+        assert box is not None
+        data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+        at = {"x": box["x"] + 5, "y": box["y"] + 5, "data": data}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self._devtools.send("Input.dispatchDragEvent", {"type": kind, **at})
+
+    def verified(self) -> tuple[str, dict[str, tuple[str, str]]]:
+        """Wait for a verification; return the class of its verdict, and status and words by line."""
+        status = self.page.locator("#verification [role=status].verdict")
+        status.wait_for()
+        lines = self.page.locator("#verification li[data-id]").evaluate_all(
+            "all => all.map(one => [one.dataset.id, one.className, one.textContent])"
+        )
+        shown = {name: (how, words) for name, how, words in lines}
+        return (status.get_attribute("class") or "").removeprefix("verdict "), shown
+
+    def tab_to(self, selector: str, most: int = 80) -> None:
+        """Press the tab key until what it reaches is this."""
+        place = self.page.locator(selector)
+        for _ in range(most):
+            self.page.keyboard.press("Tab")
+            if place.evaluate("one => one === document.activeElement"):
+                return
+        raise AssertionError(f"expected the tab key to reach {selector} in {most} steps")
 
     def tab_stops(self, most: int = 60) -> list[str]:
         """Return what the tab key reaches, in order, until it leaves the page."""

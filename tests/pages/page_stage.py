@@ -1,28 +1,40 @@
-"""A service whose pages have something to show: an owner, runs, a certificate, hostile values."""
+"""What tests of pages look at: a service with runs in every state, and reports as files.
+
+Everything here is made before a browser is there: most of it needs an event loop of its own.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from backend.main import create_app
+from backend.settings import Settings
 from tests.backend.databases import Database
 from tests.backend.log_rows import await_all_logged
 from tests.backend.operating import operate
 from tests.backend.serving import Client, served, settings_for
-from tests.backend.sums_stage import sums_stage
+from tests.backend.sums_stage import SumsStage, sums, sums_stage
+from tests.backend.test_theatre_bridge import bundle_of, committed, run
 from tests.theatre.conftest import CONSTRUCT_ID, episode
-from theatre.engine.canonical_json import JsonObject
+from tests.theatre.rated_runs import AGGREGATE, details, rate, rated_stage, rating, rubric_step
+from tests.theatre.runs import ScriptedAdapter, answer_as_asked, episodes
+from tests.theatre.transparency.issued_bundle import IssuedBundle, issue_bundle
+from theatre.cli.report_command import write_report
+from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
 from theatre.engine.commitment import content_hash
 
-WAIT = {"Prefer": "wait=60"}
+EPISODES = 14
+ITEMS = 10
+"""How many items people rate: with fewer, nothing is said of how far they agree."""
 HOSTILE = (
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(2)>',
-    "'; alert(3); //</style></title>",
+    "<script id=planted>planted = 1</script>",
+    '"><img id=planted src=x onerror="planted=2">',
+    "'; planted = 3; //</style></title></textarea></pre>",
     "{{ 7 * 7 }}{% raw %}",
     "\u202egnorw\u202c \u2066\u05d0\u05d1\u05d2",
     "x" * 10_000,
@@ -30,17 +42,32 @@ HOSTILE = (
 """What must be text wherever it stands, with the layout as it was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class PageStage:
-    """The service, and what is to be seen there."""
+    """The service and its files, and what is to be seen there."""
 
+    services: contextlib.ExitStack
     client: Client
+    owner: Client
+    settings: Settings
+    sums: SumsStage
     theatre: str
+    """Certified; so are the others, but for those that are named."""
     certificate: str
-    second: str
-    """Another certificate of the template."""
     template: str
-    home: Path
+    asking: str
+    """Waits for people."""
+    gated: str
+    """Is committed, and stops at two gates."""
+    report: Path
+    """Of the certified theatre."""
+    hostile: Path
+    """Of a bundle with hostile values wherever a run takes them."""
+    honest: IssuedBundle
+    forged: IssuedBundle
+    """Holds as a whole, by another issuer."""
+    kept: Path
+    """A report of the honest bundle, as a reader has saved it."""
 
     @property
     def origin(self) -> str:
@@ -59,74 +86,137 @@ class PageStage:
             "log": "/log",
         }
 
+    def restart(self) -> None:
+        """Stop the service, and serve the same again at the same port."""
+        self.services.close()
+        self.services.enter_context(served(create_app(self.settings), port=self.client.port))
+
 
 @contextlib.contextmanager
-def page_stage(
-    database: Database, folder: Path, *, hostile: bool = False, episodes: int = 60
-) -> Iterator[PageStage]:
-    """Serve a construct's record: two certified runs of an accepted template."""
-    stage = sums_stage(
-        folder / "stage", asked(episodes, hostile=hostile), template_changes=_words(hostile=hostile)
-    )
+def page_stage(database: Database, folder: Path) -> Iterator[PageStage]:
+    """Serve a construct's record, and write the reports."""
+    template = {**_words(), "metadata": {"author": "Template Author"}}
+    stage = sums_stage(folder / "stage", _asked(), template_changes=template)
     registry = stage.folder / "constructs.toml"
     accepted = f'\n[accepted_templates]\nsums = "{content_hash(stage.template)}"\n'
     registry.write_text(registry.read_text() + accepted)
-    settings = settings_for(database, folder / "home", **stage.settings)
-    with served(create_app(settings)) as client:
+    settings = settings_for(
+        database, folder / "home", lease_seconds=1, drain_seconds=0, **stage.settings
+    )
+    with contextlib.ExitStack() as services:
+        client = services.enter_context(served(create_app(settings)))
         owner = client.registered("ada")
         assert owner.post("/constructs", {"construct_id": CONSTRUCT_ID}).status == 201
         operate(database, stage.folder, "confirm", CONSTRUCT_ID, user="ada")
-        first, second = (_certified(owner, stage.template) for _ in range(2))
+        # Two: of one there is no chart of versions.
+        _, certified = (_certified(owner, stage.template) for _ in range(2))
+        asking = committed(owner, _rated(stage.template))
+        assert run(owner, asking).document["run"]["status"] == "waiting_hitl"
+        gated = committed(owner, _gated(stage))
         await_all_logged(database)
+        report, hostile, kept = (folder / f"{name}.html" for name in ("own", "hostile", "kept"))
+        write_report(str(bundle_of(folder / "home", certified["id"])), report)
+        write_report(str(_hostile_bundle(folder / "pilot")), hostile)
+        honest = issue_bundle(folder / "honest")
+        write_report(str(honest.bundle), kept, trust=honest.trust_file(folder))
         yield PageStage(
+            services=services,
+            settings=settings,
             client=client,
-            theatre=first["id"],
-            certificate=first["certificate_id"],
-            second=second["certificate_id"],
+            sums=stage,
+            theatre=certified["id"],
+            certificate=certified["certificate_id"],
             template=str(stage.template["theatre_id"]),
-            home=folder / "home",
+            asking=asking.removeprefix("/api/v1"),
+            gated=gated.removeprefix("/api/v1"),
+            owner=owner,
+            report=report,
+            hostile=hostile,
+            kept=kept,
+            honest=honest,
+            forged=issue_bundle(folder / "forged", changes={"/display_name": "Pilot, but better"}),
         )
 
 
-def asked(count: int, *, hostile: bool) -> list[JsonObject]:
+def _asked() -> list[JsonObject]:
     """Return episodes: some that the construct gets wrong, refuses and fails at."""
-    kinds = {3: "wrong", 8: "wrong", 12: "refuse", 17: "err", 21: "wrong"}
-    made = [episode(number, [number, 1], kinds.get(number)) for number in range(1, count + 1)]
-    for number, text in enumerate(HOSTILE if hostile else ()):
+    kinds = {3: "wrong", 8: "wrong", 12: "refuse", 13: "err"}
+    made = [
+        episode(number, [number, 1], kinds.get(number)) for number in range(1, EPISODES + 1)
+    ]
+    for number, text in enumerate(HOSTILE):
         given: Any = made[2 + number]["input_data"]
         given["note"] = text
         given[text[:60]] = None
     return made
 
 
-def _words(*, hostile: bool) -> dict[str, Any]:
-    if not hostile:
-        return {"display_name": "Sums of two numbers"}
+def _words() -> dict[str, Any]:
     said = " ".join(HOSTILE)[:2000]
+    criteria = {"criteria_ids": ["addition"], "criteria_human": said, "weights": {"addition": 1}}
+    options = [
+        {"option_id": "meets", "label": HOSTILE[0]},
+        {"option_id": "falls_short", "label": HOSTILE[1]},
+    ]
     return {
         "display_name": said[:100],
-        "criteria": {
-            "criteria_ids": ["addition"],
-            "criteria_human": said,
-            "weights": {"addition": 1},
-        },
-        "fork_definitions": [
-            {
-                "fork_id": "f_01",
-                "options": [
-                    {"option_id": "meets", "label": HOSTILE[0]},
-                    {"option_id": "falls_short", "label": HOSTILE[1]},
-                ],
-            }
-        ],
+        "criteria": criteria,
+        "fork_definitions": [{"fork_id": "f_01", "options": options}],
     }
 
 
+def _rated(template: JsonObject) -> JsonObject:
+    call = {"step_id": "add", "type": "construct_invocation", "construct_id": CONSTRUCT_ID}
+    asks = rating(criterion_id="addition", items=ITEMS)
+    return {
+        **template,
+        "resolution_programme": [call, rubric_step(), AGGREGATE],
+        "hitl_steps": [asks | {"rubric": f"How well is it said? {HOSTILE[1]}"}],
+    }
+
+
+def _gated(stage: SumsStage) -> JsonObject:
+    """Return a template whose run waits at its third episode, and again at the sixth."""
+    asked = sums(8, gate_at=3) 
+    asked[5]["input_data"] |= {"do": "second gate"}
+    raw = b"".join(map(canonical_line, asked))
+    (stage.folder / "gated.jsonl").write_bytes(raw)
+    template: Any = json.loads(json.dumps(stage.template))
+    template["dataset_hashes"] = {"gated": sha256_hex(raw)}
+    template["product_theatre_config"] |= {
+        "replay_data_path": "gated.jsonl",
+        "replay_dataset_id": "gated",
+    }
+    return dict(template)
+
+
 def _certified(owner: Client, template: JsonObject) -> dict[str, Any]:
-    made = owner.post("/api/v1/theatres", {"template_json": template})
-    assert made.status == 201, made
-    path = made.headers["location"]
-    assert owner.post(f"{path}/commit", b"").status == 200
-    theatre = owner.post(f"{path}/run", {}, headers=WAIT).document
+    theatre = run(owner, committed(owner, template)).document
     assert theatre["outcome"] == "certified", theatre
     return dict(theatre)
+
+
+def _hostile_bundle(folder: Path) -> Path:
+    """Run a theatre with hostile values in its data, its answers, and in the names of people."""
+    kinds: list[JsonObject] = [
+        *({"output_data": {"colour": text, "recall": None, text[:60]: text}} for text in HOSTILE),
+        *({"status": "error", "output_data": None, "error_detail": text} for text in HOSTILE),
+    ]
+    asked: Any = episodes(len(kinds), dict(enumerate(kinds, 1)))
+    for number, one in enumerate(asked):
+        text = HOSTILE[number % len(HOSTILE)]
+        one["episode_id"] = f"{number} {text}"[:255]
+        one["input_data"] |= {"note": text, text[:60]: None}
+        one["expected_output"]["why"] = text
+    words = {f"/{name}": value for name, value in _words().items() if name != "criteria"}
+    stage = rated_stage(
+        folder,
+        asked,
+        ratings=[rating(rubric=HOSTILE[1])],
+        changes=words | {"/criteria/criteria_human": " ".join(HOSTILE)[:2000]},
+    )
+    (opened,) = details(stage.run(ScriptedAdapter(answer_as_asked)).trail, "hitl_opened")
+    items: Any = opened["items"]
+    for name in HOSTILE[:2]:
+        rate(stage, name, dict.fromkeys(items, 4))
+    return stage.run(ScriptedAdapter(answer_as_asked)).bundle
