@@ -25,7 +25,7 @@ from tests.theatre.rated_runs import AGGREGATE, details, rate, rated_stage, rati
 from tests.theatre.runs import ScriptedAdapter, answer_as_asked, episodes
 from tests.theatre.transparency.issued_bundle import IssuedBundle, issue_bundle
 from theatre.cli.report_command import write_report
-from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
+from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
 from theatre.engine.commitment import content_hash
 
 EPISODES = 14
@@ -85,6 +85,11 @@ class PageStage:
             "template": f"/templates/{self.template}",
             "log": "/log",
         }
+
+    def aggregate(self, path: str) -> JsonObject:
+        """Return the aggregate of a theatre that is certified."""
+        bundle = bundle_of(self.settings.home, path)
+        return parse_object((bundle / "scores" / "aggregate.json").read_bytes())
 
     def restart(self) -> None:
         """Stop the service, and serve the same again at the same port."""

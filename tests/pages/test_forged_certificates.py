@@ -125,12 +125,12 @@ def test_who_signs_with_another_key_is_red_by_the_readers_trust(
     assert (alone[0], red(alone[1])) == ("warn", set())
     signed = alone[1]["signature"][1]
     (key,) = stage.forged.trust.keys
-    assert key.kid in signed
+    assert key.key.kid in signed
     assert "trust.json of this service" in signed
     assert trusting[0] == "bad"
     assert "signature" in red(trusting[1]) <= PROOFS
     (honest,) = stage.honest.trust.keys
-    assert honest.kid in trusting[1]["signature"][1]
+    assert honest.key.kid in trusting[1]["signature"][1]
 
 
 def test_a_signature_of_something_else_is_red_without_the_readers_help(

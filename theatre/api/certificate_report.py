@@ -67,6 +67,7 @@ def page_of_bundle(
     run = BundledRun(bundle)
     certificate = parse_object((bundle / "certificate.json").read_bytes())
     tier: Mapping[str, Any] = parse_object((bundle / "tier.json").read_bytes())
+    aggregate: Any = parse_object((bundle / "scores" / "aggregate.json").read_bytes())
     private = None if is_closed else _private(run, certificate)
     criteria = _Marks()
     counts: Any = certificate["episode_counts"]
@@ -87,6 +88,7 @@ def page_of_bundle(
         unmet=tier["assessment"]["unmet"],
         history=tier["history"],
         all_or_nothing=criteria.all_or_nothing(),
+        people=[*(aggregate["human_scores"] or {}).values()] if private == frozenset() else (),
         episodes=shown,
         verification={},
         held=_held(bundle) if private == frozenset() else None,

@@ -118,7 +118,8 @@ class CertificatePage:
 
     `certificate` fits the certificate's schema; `template`, `unmet` and `history` are None where
     they are not at hand. `history` is that of `tier.json`, as amended since. `all_or_nothing` are
-    criteria that scored 0 or 1 in each episode. `links` are addresses by name: `document`,
+    criteria that scored 0 or 1 in each episode. `people` are the entries of `human_scores` in
+    `scores/aggregate.json`. `links` are addresses by name: `document`,
     `bundle`, `badge`, `page`, `construct`, `theatre`, `template`, `episodes`, `log`. `verification`
     are data attributes of the section in which the page verifies itself: addresses of `bundle` and
     `trust`.
@@ -132,6 +133,7 @@ class CertificatePage:
     unmet: Sequence[Document] | None = None
     history: Document | None = None
     all_or_nothing: frozenset[str] = frozenset()
+    people: Sequence[Document] = ()
     episodes: Shown | None = None
     links: Mapping[str, str] = field(default_factory=dict)
     verification: Mapping[str, str] | None = None
@@ -166,6 +168,7 @@ def _values(page: CertificatePage) -> dict[str, Any]:
         "tiers": wording.TIERS,
         "vouched": VOUCHED[page.vouching.verdict],
         "outcomes": wording.OUTCOMES,
+        "no_agreement": wording.NO_AGREEMENT,
         "does_not_prove": wording.DOES_NOT_PROVE,
         "past": _past(page.history),
     }

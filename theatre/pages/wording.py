@@ -110,6 +110,13 @@ OUTCOMES: Mapping[str, str] = {
 }
 """Outcome of an episode → how it counts."""
 
+NO_AGREEMENT: Mapping[str, str] = {
+    "not-rated": "no one scored every answer",
+    "fewer-than-2-scorers": "only one person scored every answer",
+    "fewer-than-10-items": "there were fewer than 10 answers",
+    "no-variation": "every score is the same",
+}
+"""Why no agreement of people can be stated (docs/contract/evidence.md §9)."""
 DOES_NOT_PROVE = (
     "That the construct really gave these answers: the records are the issuer's.",
     "That the right answers are right. They are in the evidence, for anyone to read.",
