@@ -176,6 +176,11 @@ class EventServer(uvicorn.Server):
         await self.on_tick(0)
         await self._stopping.wait()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say so to requests that only wait, as `echelon serve` does, and end."""
+        cast("Service", self.lifespan.state["service"]).stopping.set()
+        await super().shutdown(sockets)
+
     def stop(self) -> None:
         """Let `run` come to its end, from another thread; one that did not start has ended."""
         if self.started:
