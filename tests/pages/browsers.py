@@ -184,7 +184,7 @@ class Window:
         return list(self.page.evaluate(_PLANTED))
 
     def lets_in(self) -> list[str]:
-        """Return what the page's policy allows a stranger's element to do; its refusals are no fault."""
+        """Return what the policy lets an element of a stranger do; its refusals are no fault."""
         before = len(self.faults)
         through = list(self.page.evaluate(_INTRUDE))
         del self.faults[before:]
@@ -204,7 +204,7 @@ class Window:
             self._devtools.send("Input.dispatchDragEvent", {"type": kind, **at})
 
     def verified(self) -> tuple[str, dict[str, tuple[str, str]]]:
-        """Wait for a verification; return the class of its verdict, and status and words by line."""
+        """Wait for a verification; return how its verdict looks, status and words by line."""
         status = self.page.locator("#verification [role=status].verdict")
         status.wait_for()
         lines = self.page.locator("#verification li[data-id]").evaluate_all(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
@@ -24,7 +25,7 @@ __all__ = ["database_home", "database_server"]
 @pytest.fixture(scope="package")
 def stage(
     database_server: EmbeddedServer,
-    database_home: Path,  # noqa: F811
+    database_home: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[PageStage]:
     require_browser()
@@ -38,6 +39,6 @@ def stage(
 
 
 @pytest.fixture(scope="package")
-def browser(stage: PageStage) -> Iterator[Browser]:
+def browser(stage: PageStage) -> Iterator[Browser]:  # noqa: ARG001 - it has to be there first
     with started_browser() as browser:
         yield browser

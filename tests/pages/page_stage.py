@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from backend.main import create_app
 from backend.settings import Settings
@@ -86,10 +86,10 @@ class PageStage:
             "log": "/log",
         }
 
-    def aggregate(self, path: str) -> JsonObject:
+    def aggregate(self, path: str) -> dict[str, Any]:
         """Return the aggregate of a theatre that is certified."""
         bundle = bundle_of(self.settings.home, path)
-        return parse_object((bundle / "scores" / "aggregate.json").read_bytes())
+        return {**parse_object((bundle / "scores" / "aggregate.json").read_bytes())}
 
     def restart(self) -> None:
         """Stop the service, and serve the same again at the same port."""
@@ -146,9 +146,7 @@ def page_stage(database: Database, folder: Path) -> Iterator[PageStage]:
 def _asked() -> list[JsonObject]:
     """Return episodes: some that the construct gets wrong, refuses and fails at."""
     kinds = {3: "wrong", 8: "wrong", 12: "refuse", 13: "err"}
-    made = [
-        episode(number, [number, 1], kinds.get(number)) for number in range(1, EPISODES + 1)
-    ]
+    made = [episode(number, [number, 1], kinds.get(number)) for number in range(1, EPISODES + 1)]
     for number, text in enumerate(HOSTILE):
         given: Any = made[2 + number]["input_data"]
         given["note"] = text
@@ -171,18 +169,22 @@ def _words() -> dict[str, Any]:
 
 
 def _rated(template: JsonObject) -> JsonObject:
-    call = {"step_id": "add", "type": "construct_invocation", "construct_id": CONSTRUCT_ID}
-    asks = rating(criterion_id="addition", items=ITEMS)
+    call: JsonObject = {
+        "step_id": "add",
+        "type": "construct_invocation",
+        "construct_id": CONSTRUCT_ID,
+    }
+    said = f"How well is it said? {HOSTILE[1]}"
     return {
         **template,
         "resolution_programme": [call, rubric_step(), AGGREGATE],
-        "hitl_steps": [asks | {"rubric": f"How well is it said? {HOSTILE[1]}"}],
+        "hitl_steps": [rating(criterion_id="addition", items=ITEMS, rubric=said)],
     }
 
 
 def _gated(stage: SumsStage) -> JsonObject:
     """Return a template whose run waits at its third episode, and again at the sixth."""
-    asked = sums(8, gate_at=3) 
+    asked: Any = sums(8, gate_at=3)
     asked[5]["input_data"] |= {"do": "second gate"}
     raw = b"".join(map(canonical_line, asked))
     (stage.folder / "gated.jsonl").write_bytes(raw)
@@ -203,11 +205,11 @@ def _certified(owner: Client, template: JsonObject) -> dict[str, Any]:
 
 def _hostile_bundle(folder: Path) -> Path:
     """Run a theatre with hostile values in its data, its answers, and in the names of people."""
-    kinds: list[JsonObject] = [
-        *({"output_data": {"colour": text, "recall": None, text[:60]: text}} for text in HOSTILE),
-        *({"status": "error", "output_data": None, "error_detail": text} for text in HOSTILE),
-    ]
-    asked: Any = episodes(len(kinds), dict(enumerate(kinds, 1)))
+    answers: list[JsonObject] = []
+    for text in HOSTILE:
+        answers.append({"output_data": {"colour": text, "recall": None, text[:60]: text}})
+        answers.append({"status": "error", "output_data": None, "error_detail": text})
+    asked: Any = episodes(len(answers), dict(enumerate(answers, 1)))
     for number, one in enumerate(asked):
         text = HOSTILE[number % len(HOSTILE)]
         one["episode_id"] = f"{number} {text}"[:255]

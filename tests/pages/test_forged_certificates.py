@@ -112,14 +112,16 @@ def test_who_signs_with_another_key_is_red_by_the_readers_trust(
 ) -> None:
     forged = files_of(stage.forged.bundle)
     own_word = stage.forged.trust_file(tmp_path).read_bytes()
-    with malicious_server(forged, own_word, tmp_path) as origin:
-        with opened_window(browser, origin) as window:
-            window.open(origin)
-            alone = verified_there(window)
-            window.page.locator(OWN_TRUST).set_input_files(stage.honest.trust_file(tmp_path))
-            window.page.locator("#verification li[data-id=signature].failed").wait_for()
-            trusting = window.verified()
-            assert window.faults == []
+    with (
+        malicious_server(forged, own_word, tmp_path) as origin,
+        opened_window(browser, origin) as window,
+    ):
+        window.open(origin)
+        alone = verified_there(window)
+        window.page.locator(OWN_TRUST).set_input_files(stage.honest.trust_file(tmp_path))
+        window.page.locator("#verification li[data-id=signature].failed").wait_for()
+        trusting = window.verified()
+        assert window.faults == []
     # By the keys of that server alone nothing is wrong: the line says whose they are, and that
     # the whole is not green.
     assert (alone[0], red(alone[1])) == ("warn", set())
@@ -143,11 +145,13 @@ def test_a_signature_of_something_else_is_red_without_the_readers_help(
     }
     trust = stage.honest.trust_file(tmp_path).read_bytes()
     forged = files_of(stage.forged.bundle) | real
-    with malicious_server(forged, trust, tmp_path) as origin:
-        with opened_window(browser, origin) as window:
-            window.open(origin)
-            verdict, lines = verified_there(window)
-            assert window.faults == []
+    with (
+        malicious_server(forged, trust, tmp_path) as origin,
+        opened_window(browser, origin) as window,
+    ):
+        window.open(origin)
+        verdict, lines = verified_there(window)
+        assert window.faults == []
     # Nothing else is wrong with it: it is a whole run, by another.
     assert (verdict, "signature" in red(lines) <= PROOFS) == ("bad", True)
 
@@ -157,10 +161,12 @@ def test_what_a_server_says_by_its_own_script_a_kept_page_refuses(
 ) -> None:
     forged = files_of(stage.forged.bundle)
     own_word = stage.forged.trust_file(tmp_path).read_bytes()
-    with malicious_server(forged, own_word, tmp_path, script=GREEN) as origin:
-        with opened_window(browser, origin) as window:
-            window.open(origin)
-            lied = verified_there(window)
+    with (
+        malicious_server(forged, own_word, tmp_path, script=GREEN) as origin,
+        opened_window(browser, origin) as window,
+    ):
+        window.open(origin)
+        lied = verified_there(window)
     with opened_window(browser, stage.kept.as_uri()) as window:
         window.open(stage.kept.as_uri())
         window.page.locator(OWN_TRUST).set_input_files(stage.honest.trust_file(tmp_path))

@@ -22,9 +22,9 @@ def test_every_page_is_quiet_legible_and_fits_a_phone(stage: PageStage, browser:
     with opened_window(browser, stage.origin) as window:
         for name, path in stage.pages.items():
             seen[name] = looked_at(window, f"{stage.origin}{path}")
-    for name, path in (("report", stage.report), ("hostile report", stage.hostile)):
-        with opened_window(browser, path.as_uri()) as window:
-            seen[name] = looked_at(window, path.as_uri())
+    for report in (stage.report, stage.hostile):
+        with opened_window(browser, report.as_uri()) as window:
+            seen[report.name] = looked_at(window, report.as_uri())
     assert {name: faults for name, faults in seen.items() if faults} == {}
 
 

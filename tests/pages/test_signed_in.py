@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import Browser
 
 from backend.api.http.visitors import SESSION, SIGN_IN
@@ -91,9 +90,8 @@ def answer_all(window: Window, values: list[int]) -> None:
         window.page.keyboard.press("Enter")
 
 
-@pytest.mark.parametrize("restarts", [pytest.param(True, id="restarted")])
-def test_an_owner_watches_a_run_to_its_end(
-    stage: PageStage, browser: Browser, *, restarts: bool
+def test_an_owner_watches_a_run_through_a_restart_to_its_end(
+    stage: PageStage, browser: Browser
 ) -> None:
     path = stage.gated
     with opened_window(browser, stage.origin) as window:
