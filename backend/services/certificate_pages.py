@@ -19,8 +19,14 @@ from backend.repositories.evidence_views import BundleArchive, find_bundle
 from backend.services.certificates import ReadCertificate, read_certificate
 from backend.services.resources import TheatreResources
 from backend.services.sealed_bundles import fetch_verified_bundle, published_bundle
+from backend.services.transparency.publication import verify_signature
 from theatre.api.certificate_report import page_of_bundle, page_of_certificate
-from theatre.pages.certificate_page import CertificatePage, Vouching, render_certificate
+from theatre.pages.certificate_page import (
+    CertificatePage,
+    IssuersWord,
+    Vouching,
+    render_certificate,
+)
 
 EPISODES_ON_A_PAGE = 50
 """A page is to be small; all episodes are one link away."""
@@ -63,11 +69,13 @@ async def render_page_of(
         if fixed.episodes is not None:
             kept[view.id] = fixed
     worth = read.worth
+    signature = await verify_signature(connection, read.document, view.theatre_id)
     page = replace(
         fixed,
         # To the minute, as it is shown: the same standing is the same page, by its entity tag.
         worth=replace(worth.effective, as_of=now.replace(second=0, microsecond=0)),
         vouching=Vouching(
+            issuer=IssuersWord(*signature),
             record=None if worth.run is None else str(worth.run),
             run_by=worth.run_by,
             owner_confirmed=worth.owner_confirmed,

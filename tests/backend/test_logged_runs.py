@@ -85,7 +85,11 @@ class Stranger:
 
     def entries(self) -> list[bytes]:
         """Read the log, and hold it to its signed root."""
-        data = self.client.get("/log/checkpoint").body
+        reply = self.client.get("/log/checkpoint")
+        if reply.status == 404:
+            # Before the writer has come to its first entry there is no checkpoint.
+            return []
+        data = reply.body
         signed = SignedCheckpoint.verify(data, [self.trust.log]).checkpoint
         files = {path: self.client.get(f"/log/{path}").body for path in edge_paths(signed.size)}
         tree = read_tree(signed.size, files)

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from backend.api.http.html import prefers_html
+from backend.database.embedded.cluster import SUPERUSER
 from tests.backend.log_rows import await_all_logged
 from tests.backend.serving import Client, Reply
 from tests.backend.test_certificates import Scene, scene
@@ -120,6 +121,32 @@ def test_a_page_and_a_badge_are_right_at_the_second_of_a_lapse(scene: Scene) -> 
     assert b'class="tier">EXPIRED' in page(scene.client, path).body
     assert b"UNVERIFIED" in scene.client.get(badge).body
     assert b"UNVERIFIED" in scene.client.get("/badge/sums.svg").body
+
+
+def test_a_page_says_of_its_signature_what_was_verified(scene: Scene) -> None:
+    theatre = scene.certified(scene.owner("ada"))
+    await_all_logged(scene.database)
+    path = f"/c/{theatre['certificate_id']}"
+    kid = scene.client.get("/.well-known/echelon/trust.json").document["keys"][-1]["kid"]
+    shown = page(scene.client, path).body.decode()
+    assert '<section class="verdict good"' in shown
+    assert f"Signed by this service with its key {kid[:12]}…, and entry 1 of its log" in shown
+    assert "run 1 of 1" in shown
+    # An intruder with all rights to the database puts another certificate under the signature.
+    with scene.database.connected(SUPERUSER) as intruder:
+        intruder.execute("SET session_replication_role = replica")
+        intruder.execute(
+            """
+            WITH forged AS (SELECT convert_to(replace(convert_from(document, 'UTF8'),
+                '"BACKTESTED"', '"PROVEN"'), 'UTF8') AS bytes FROM theatre_certificates)
+            UPDATE theatre_certificates
+            SET document = bytes, document_sha256 = encode(sha256(bytes), 'hex') FROM forged
+            """
+        )
+    scene.clock.ahead = timedelta(seconds=1)
+    forged = page(scene.client, path).body.decode()
+    assert 'class="tier">NOT SIGNED' in forged
+    assert "No signature that counts: it is of another certificate" in forged
 
 
 def test_a_page_follows_a_decision_within_a_second(scene: Scene) -> None:

@@ -89,15 +89,29 @@ def _badness(line: EpisodeLine) -> tuple[bool, float, int]:
     return (not line.is_failure, 2.0 if line.composite is None else line.composite, line.seq)
 
 
+class IssuersWord(NamedTuple):
+    """What a service knows of a certificate that it issued: its own word, until a reader checks.
+
+    `signed_by` is the id of the key whose signature it verified, None where it found none that
+    counts; `why_not` says why. `entry` is the certificate's place in the service's log.
+    """
+
+    signed_by: str | None
+    entry: int | None
+    why_not: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vouching:
     """What vouches for a certificate: the verdict of a check, and where a log has it.
 
-    `verdict` is None where nothing was checked for this page. `record` says which of the logged
-    runs of its version it is ("run 1 of 1"), where a log was asked.
+    `verdict` is None where nothing was checked for this page; then `issuer` is what the service
+    says that serves it. `record` says which of the logged runs of its version it is ("run 1 of
+    1"), where a log was asked.
     """
 
     verdict: Verdict | None = None
+    issuer: IssuersWord | None = None
     because: str | None = None
     record: str | None = None
     run_by: str | None = None
@@ -156,7 +170,7 @@ def _values(page: CertificatePage) -> dict[str, Any]:
         "page": page,
         "certificate": certificate,
         "template": page.template or {},
-        "standing": standing_of(page.worth, page.vouching.verdict),
+        "standing": standing_of(page.worth, page.vouching),
         "headline": rows[0],
         "rows": rows,
         "counts": certificate["episode_counts"],
@@ -166,7 +180,7 @@ def _values(page: CertificatePage) -> dict[str, Any]:
         "findings": [_finding(certificate, one) for one in certificate["findings"]],
         "reasons": [wording.explain_code(one, wording.REASONS) for one in page.worth.reasons],
         "tiers": wording.TIERS,
-        "vouched": VOUCHED[page.vouching.verdict],
+        "vouched": vouched_for(page.vouching),
         "outcomes": wording.OUTCOMES,
         "no_agreement": wording.NO_AGREEMENT,
         "does_not_prove": wording.DOES_NOT_PROVE,
@@ -198,33 +212,51 @@ class Standing(NamedTuple):
     words: str
 
 
-def standing_of(worth: EffectiveTier, verdict: Verdict | None) -> Standing:
+def standing_of(worth: EffectiveTier, vouching: Vouching) -> Standing:
     """Return how a certificate stands; the worst that is known of it comes first.
 
     What nothing vouches for never looks good: anyone can make a bundle that is consistent.
     """
     tier = str(worth.tier)
-    is_vouched = VOUCHED[verdict][0] == "good"
+    vouched, _ = vouched_for(vouching)
     known = (
-        (verdict is Verdict.NOT_VALID, Standing("bad", "✕", "NOT VALID")),
+        (vouching.verdict is Verdict.NOT_VALID, Standing("bad", "✕", "NOT VALID")),
+        (vouched == "bad", Standing("bad", "✕", "NOT SIGNED")),
         (worth.status is CertificateStatus.REVOKED, Standing("bad", "✕", "REVOKED")),
         ("dispute-open" in worth.reasons, Standing("bad", "!", "DISPUTED")),
         (worth.status is CertificateStatus.EXPIRED, Standing("bad", "✕", "EXPIRED")),
         (worth.tier is not worth.issued_tier, Standing("warn", "?", tier)),
         (worth.tier is VerificationTier.UNVERIFIED, Standing("warn", "?", tier)),
-        (not is_vouched, Standing("warn", "?", tier)),
+        (vouched != "good", Standing("warn", "?", tier)),
     )
     return next((one for holds, one in known if holds), Standing("good", "✓", tier))
 
 
-VOUCHED: Mapping[Verdict | None, tuple[str, str]] = {
+_VOUCHED: Mapping[Verdict, tuple[str, str]] = {
     Verdict.LOGGED: ("good", "Signed and logged"),
     Verdict.VALID: ("good", "Signed, or equal to a copy that was kept; not logged"),
     Verdict.CONSISTENT: ("warn", "It recomputes, but nothing vouches for it: no trusted signature"),
     Verdict.NOT_VALID: ("bad", "NOT VALID: the check of its evidence failed"),
-    None: ("warn", "Not checked for this page"),
 }
-"""Verdict of a check → class of the style, and words."""
+
+
+def vouched_for(vouching: Vouching) -> tuple[str, str]:
+    """Return what vouches for a certificate, as a class of the style and words.
+
+    What a service says of itself is called so. It looks good only where the signature counts and
+    the log has the certificate: a reader can check both.
+    """
+    if vouching.verdict is not None:
+        return _VOUCHED[vouching.verdict]
+    said = vouching.issuer
+    if said is None:
+        return "warn", "Not checked for this page"
+    if said.signed_by is None:
+        return "bad", f"No signature that counts: {said.why_not}"
+    signed = f"Signed by this service with its key {said.signed_by[:12]}…"
+    if said.entry is None:
+        return "warn", f"{signed}, and not in its log yet"
+    return "good", f"{signed}, and entry {said.entry} of its log"
 
 
 def _next_tier(tier: object) -> str | None:

@@ -22,6 +22,7 @@ from theatre.pages.certificate_page import (
     TEXT_BYTES,
     CertificatePage,
     EpisodeLine,
+    IssuersWord,
     Vouching,
     choose_episodes,
     describe_value,
@@ -97,11 +98,37 @@ def test_what_does_not_stand_does_not_look_good(
     kind: str,
     words: str,
 ) -> None:
-    standing = standing_of(worth(**changes), verdict)
+    standing = standing_of(worth(**changes), Vouching(verdict=verdict))
     assert (standing.kind, standing.words) == (kind, words)
     page = replace(observer, worth=worth(**changes), vouching=Vouching(verdict=verdict))
     assert f'<section class="verdict {kind}"' in render_certificate(page)
     assert words in said(page).partition("In short")[0]
+
+
+@pytest.mark.parametrize(
+    ("said_of_it", "kind", "words", "why"),
+    [
+        (
+            IssuersWord("5e" * 32, 17),
+            "good",
+            "BACKTESTED",
+            "…, and entry 17 of its log",
+        ),
+        (IssuersWord("5e" * 32, None), "warn", "BACKTESTED", "and not in its log yet"),
+        (IssuersWord(None, 17, "the key is revoked"), "bad", "NOT SIGNED", "the key is revoked"),
+    ],
+)
+def test_what_a_service_says_of_itself_is_called_its_own_word(
+    observer: CertificatePage, said_of_it: IssuersWord, kind: str, words: str, why: str
+) -> None:
+    page = replace(observer, vouching=Vouching(issuer=said_of_it), verification={})
+    assert f'<section class="verdict {kind}"' in render_certificate(page)
+    verdict = said(page).partition("In short")[0]
+    assert words in verdict
+    assert f"{why}: its own word, which you can check" in verdict
+    # A check that failed is not outweighed by what the issuer says.
+    refuted = Vouching(issuer=said_of_it, verdict=Verdict.NOT_VALID)
+    assert standing_of(observer.worth, refuted).words == "NOT VALID"
 
 
 def test_each_code_that_the_document_names_has_words() -> None:
