@@ -8,6 +8,7 @@ disputed is seen in the second after it.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import OrderedDict
 from datetime import datetime, timedelta
@@ -20,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from backend.api.http.bodies import JSON
 from backend.api.http.conditional import OPEN_TO_PAGES, immutable_response
 from backend.api.http.html import REVALIDATED, accept_of, html_response, prefers_html
-from theatre.engine.canonical_json import sha256_hex
+from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.clock import Clock
 from theatre.pages.certificate_page import CertificatePage
 
@@ -31,24 +32,27 @@ _AT_MOST = 2000
 _PAGES_AT_MOST = 500
 _PAGE_LIVES = timedelta(seconds=1)
 
+_COMPARISONS_AT_MOST = 100
+
 Kept = TypeVar("Kept")
+Key = TypeVar("Key")
 
 
-class NewestUsed(OrderedDict[str, Kept], Generic[Kept]):
+class NewestUsed(OrderedDict[Key, Kept], Generic[Key, Kept]):
     """At most so many values; the least recently read one is dropped."""
 
     def __init__(self, at_most: int) -> None:
         super().__init__()
         self._at_most = at_most
 
-    def __setitem__(self, key: str, value: Kept) -> None:
+    def __setitem__(self, key: Key, value: Kept) -> None:
         """Store a value as the newest."""
         super().__setitem__(key, value)
         self.move_to_end(key)
         if len(self) > self._at_most:
             self.popitem(last=False)
 
-    def find(self, key: str) -> Kept | None:
+    def find(self, key: Key) -> Kept | None:
         """Return a value, now the newest; None where there is none."""
         found = self.get(key)
         if found is not None:
@@ -108,9 +112,12 @@ class CertificateCache:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._documents = NewestUsed[CachedDocument](_AT_MOST)
-        self._pages = NewestUsed[CachedPage](_PAGES_AT_MOST)
-        self.fixed = NewestUsed[CertificatePage](_PAGES_AT_MOST)
+        self._documents = NewestUsed[str, CachedDocument](_AT_MOST)
+        self._pages = NewestUsed[str, CachedPage](_PAGES_AT_MOST)
+        self.fixed = NewestUsed[str, CertificatePage](_PAGES_AT_MOST)
+        self.comparisons = NewestUsed[tuple[str, ...], JsonObject](_COMPARISONS_AT_MOST)
+        self.turn = asyncio.Lock()
+        """Of what computes a comparison: one at a time."""
 
     def put(self, document: CachedDocument) -> None:
         """Store a certificate."""

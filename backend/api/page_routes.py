@@ -23,6 +23,7 @@ from backend.api.http.conditional import FRESH, IMMUTABLE, answer_not_modified
 from backend.api.http.html import REVALIDATED, html_response
 from backend.api.http.idempotency import Reading
 from backend.api.http.pages import NO_NUL, Cursor, Listing, PageRequest
+from backend.api.http.rate_limits import Rate
 from backend.api.http.service import get_service
 from backend.api.http.visitors import page_router
 from backend.api.log_routes import record_document
@@ -32,10 +33,16 @@ from backend.repositories.pages import Place, Window
 from backend.repositories.transparency_log import find_listed_entries
 from backend.schemas.certificates import CertificatePage
 from backend.services import certificates as service_certificates
-from backend.services.certificate_pages import render_page_of
+from backend.services.certificate_pages import (
+    others_to_compare,
+    render_comparison_of,
+    render_page_of,
+)
+from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.pages import served
 from theatre.pages.badge import render_badge
+from theatre.pages.comparison_page import render_choice
 from theatre.transparency.entries import decode_entry
 
 router = page_router()
@@ -57,7 +64,7 @@ ConstructId = Annotated[str, Path(max_length=255, pattern=NO_NUL)]
 
 
 @router.get("/")
-@public()
+@public(rate=Rate.PAGE)
 async def show_home(
     request: Request,
     reading: Reading,
@@ -86,7 +93,7 @@ async def show_home(
 
 @router.get("/c/{certificate_id}")
 @certificates.get("/certificates/{certificate_id}")
-@public("not-found")
+@public("not-found", rate=Rate.PAGE)
 async def show_certificate(request: Request, certificate_id: UUID, reading: Reading) -> Response:
     """Show a certificate, and what it is worth now."""
     return (await _certificate(request, reading, certificate_id=str(certificate_id))).answer(
@@ -95,7 +102,7 @@ async def show_certificate(request: Request, certificate_id: UUID, reading: Read
 
 
 @certificates.get("/theatres/{theatre_id}/certificate")
-@public("not-found")
+@public("not-found", rate=Rate.PAGE)
 async def show_theatre_certificate(
     request: Request, theatre_id: UUID, reading: Reading
 ) -> Response:
@@ -128,7 +135,7 @@ async def _certificate(
 
 
 @router.get("/constructs/{construct_id}")
-@public()
+@public(rate=Rate.PAGE)
 async def show_construct(request: Request, construct_id: ConstructId, reading: Reading) -> Response:
     """Show what came of all commitments of a construct, and its versions over time."""
     service = get_service(request)
@@ -150,8 +157,42 @@ async def show_construct(request: Request, construct_id: ConstructId, reading: R
     return html_response(request, html, caching=REVALIDATED)
 
 
+@router.get("/compare")
+@public("not-found", "not-comparable", rate=Rate.PAGE)
+async def show_comparison(
+    request: Request,
+    reading: Reading,
+    *,
+    certificate: Annotated[list[UUID], Query(min_length=1, max_length=50)],
+) -> Response:
+    """Show certificates of one template side by side; of one alone, what to compare it with."""
+    service = get_service(request)
+    accepted, now = service.resources.accepted_templates.content_hashes, service.clock()
+    first, *others = map(str, certificate)
+    if not others:
+        view, found = await others_to_compare(reading, first, accepted=accepted, now=now)
+        shown = [certificate_summary(*one).model_dump(mode="json") for one in found]
+        chosen = {
+            "certificate_id": view.id,
+            "construct_id": view.construct_id,
+            "template_id": view.template_id,
+            "issued_at": format_rfc3339(view.issued_at),
+        }
+        return html_response(request, render_choice(chosen, shown), caching=REVALIDATED)
+    html = await render_comparison_of(
+        reading,
+        [first, *others],
+        accepted=accepted,
+        resources=service.resources,
+        kept=service.certificates.comparisons,
+        turn=service.certificates.turn,
+        now=now,
+    )
+    return html_response(request, html, caching=REVALIDATED)
+
+
 @shared.get("/templates/{template_id}")
-@public("not-found")
+@public("not-found", rate=Rate.PAGE)
 async def show_template(
     request: Request,
     template_id: Annotated[str, Path(max_length=1000, pattern=NO_NUL)],
@@ -166,7 +207,7 @@ async def show_template(
 
 
 @router.get("/log")
-@public()
+@public(rate=Rate.PAGE)
 async def show_log(
     request: Request,
     reading: Reading,

@@ -1,4 +1,4 @@
-"""The page of a certificate, for a stranger: from rows, and what its bundle shows everybody.
+"""Pages of one certificate or several, for a stranger: from rows, and what bundles show everybody.
 
 What never changes (scores, episodes, template) is read from the bundle once and kept by the
 caller. What it is worth is read from the rows for each page.
@@ -10,26 +10,42 @@ import asyncio
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.errors import EvidenceStoreError
+from backend.errors import EvidenceStoreError, RateLimitedError
+from backend.repositories.certificate_views import CertificateFilter, CertificateView
 from backend.repositories.evidence_views import BundleArchive, find_bundle
-from backend.services.certificates import ReadCertificate, read_certificate
+from backend.repositories.pages import Window
+from backend.services.certificates import (
+    CurrentStatus,
+    ReadCertificate,
+    list_certificates,
+    read_certificate,
+)
 from backend.services.resources import TheatreResources
 from backend.services.sealed_bundles import fetch_verified_bundle, published_bundle
 from backend.services.transparency.publication import verify_signature
 from theatre.api.certificate_report import page_of_bundle, page_of_certificate
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.comparison import compare_bundles
+from theatre.engine.errors import NotComparableError
 from theatre.pages.certificate_page import (
     CertificatePage,
     IssuersWord,
     Vouching,
     render_certificate,
+    standing_of,
 )
+from theatre.pages.comparison_page import render_comparison
 
 EPISODES_ON_A_PAGE = 50
 """A page is to be small; all episodes are one link away."""
+MOST_COMPARED = 4
+MOST_EPISODES_COMPARED = 40_000
+"""Of all certificates together: a comparison is computed while its reader waits."""
+_OFFERED = 100
 
 
 class RenderedCertificate(NamedTuple):
@@ -134,6 +150,8 @@ def _links(read: ReadCertificate) -> Mapping[str, str]:
     }
     if view.disclosure != "hashes":
         links["bundle"] = f"{theatre}/evidence-bundle"
+    if view.disclosure == "public":
+        links["compare"] = f"/compare?certificate={view.id}"
     return links
 
 
@@ -146,3 +164,103 @@ def _verification(read: ReadCertificate) -> Mapping[str, str] | None:
         "document": f"/certificates/{read.view.id}/document",
         "trust": "/.well-known/echelon/trust.json",
     }
+
+
+# Certificates of one template side by side.
+
+
+Comparisons = MutableMapping[tuple[str, ...], JsonObject]
+"""Comparisons by the ids of their certificates: bundles never change, so neither do these."""
+
+
+async def render_comparison_of(
+    connection: AsyncConnection,
+    certificate_ids: Sequence[str],
+    *,
+    accepted: Sequence[str],
+    resources: TheatreResources,
+    kept: Comparisons,
+    turn: asyncio.Lock,
+    now: datetime,
+) -> str:
+    """Return the page that compares certificates whose evidence is public as a whole.
+
+    One comparison is computed at a `turn`. Raises NotFoundError for an unknown certificate,
+    NotComparableError for certificates that cannot be compared, or not here, and RateLimitedError
+    while another comparison is computed.
+    """
+    if len(certificate_ids) > MOST_COMPARED:
+        raise NotComparableError(
+            f"expected at most {MOST_COMPARED} certificates, got {len(certificate_ids)}: "
+            "`echelon compare` takes more"
+        )
+    reads = [
+        await read_certificate(connection, certificate_id=one, accepted=accepted, now=now)
+        for one in certificate_ids
+    ]
+    _require_open([read.view for read in reads])
+    key = tuple(read.view.id for read in reads)
+    comparison = kept.get(key)
+    if comparison is None:
+        archives = [await find_bundle(connection, read.view.theatre_id) for read in reads]
+        pairs = [
+            (read.view.theatre_id, archive)
+            for read, archive in zip(reads, archives, strict=True)
+            if archive is not None
+        ]
+        if turn.locked():
+            # Who waited here would keep a connection of the database from others.
+            raise RateLimitedError(
+                "expected one comparison at a time, got another while one is computed",
+                retry_after=2,
+            )
+        async with turn:
+            comparison = kept[key] = await asyncio.to_thread(_compare, pairs, resources)
+    names = list(cast("dict[str, JsonObject]", comparison["runs"]))
+    links = {name: f"/c/{one}" for name, one in zip(names, key, strict=True)}
+    worths = {
+        name: standing_of(read.worth.effective, Vouching()).words
+        for name, read in zip(names, reads, strict=True)
+    }
+    return await asyncio.to_thread(render_comparison, comparison, links, worths)
+
+
+def _require_open(views: Sequence[CertificateView]) -> None:
+    closed = [view.id for view in views if view.disclosure != "public"]
+    if closed:
+        raise NotComparableError(
+            f"expected certificates whose evidence is public as a whole, got {closed[0]}, which "
+            "withholds some: its owner can compare it with `echelon compare`"
+        )
+    episodes = sum(view.total_episodes for view in views)
+    if episodes > MOST_EPISODES_COMPARED:
+        raise NotComparableError(
+            f"expected at most {MOST_EPISODES_COMPARED} episodes together, got {episodes}: "
+            "`echelon compare` takes more"
+        )
+
+
+def _compare(pairs: Sequence[tuple[str, BundleArchive]], resources: TheatreResources) -> JsonObject:
+    return compare_bundles(
+        [fetch_verified_bundle(resources.store, theatre_id, one) for theatre_id, one in pairs]
+    )
+
+
+async def others_to_compare(
+    connection: AsyncConnection, certificate_id: str, *, accepted: Sequence[str], now: datetime
+) -> tuple[CertificateView, list[tuple[CertificateView, CurrentStatus]]]:
+    """Return a certificate, and the newest others of its template whose evidence is public."""
+    read = await read_certificate(
+        connection, certificate_id=certificate_id, accepted=accepted, now=now
+    )
+    wanted = CertificateFilter(search=read.view.template_id)
+    found = await list_certificates(
+        connection, wanted, Window(_OFFERED), accepted=accepted, now=now
+    )
+    return read.view, [
+        (view, worth)
+        for view, worth in found.rows
+        if view.template_id == read.view.template_id
+        and view.id != read.view.id
+        and view.disclosure == "public"
+    ]

@@ -377,6 +377,8 @@ def test_a_revoked_key_signs_no_more_and_what_the_log_had_before_stays_valid(
             until(partial(has_ended, ada, behind), "the end of the run", pause=0.1)
             reader.await_entries(7)
         assert (verdict(before), verdict(behind)) == (Verdict.LOGGED, Verdict.NOT_VALID)
+        shown = [ada.get(f"{one}/certificate", Accept="text/html").body for one in (before, behind)]
+        assert [b"NOT SIGNED" in one for one in shown] == [False, True]
     with served(create_app(settings)) as client:
         ada, reader = Client(client.port, ada.headers), Stranger(client)
         new = committed(ada, stage.template)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from backend.database.embedded.cluster import SUPERUSER
 from tests.backend.log_rows import await_all_logged
 from tests.backend.serving import Client, Reply
 from tests.backend.test_certificates import Scene, scene
+from tests.backend.test_theatre_bridge import committed, run
 from theatre.engine.clock import parse_rfc3339
 
 __all__ = ["scene"]
@@ -83,6 +86,40 @@ def test_pages_show_what_programs_are_answered_at_the_same_paths(scene: Scene) -
     assert f"/c/{certificate}" in log
     assert client.get("/log?before=0", Accept=BROWSER).status == 200
     assert "set-cookie" not in home.headers
+
+
+def test_certificates_of_one_template_are_compared_and_others_are_refused(scene: Scene) -> None:
+    ada = scene.owner("ada")
+    first, second = (scene.certified(ada)["certificate_id"] for _ in range(2))
+    private = deepcopy(dict[str, Any](scene.stage.template))
+    private["product_theatre_config"]["disclosure"] = "hashes"
+    closed = run(ada, committed(ada, private)).document["certificate_id"]
+
+    def compared(*certificates: str) -> Reply:
+        query = "&".join(f"certificate={one}" for one in certificates)
+        return page(scene.client, f"/compare?{query}")
+
+    assert f'href="/compare?certificate={first}"' in page(scene.client, f"/c/{first}").body.decode()
+    choice = compared(first).body.decode()
+    assert re.findall(r'type="checkbox" name="certificate" value="([^"]+)"', choice) == [second]
+    for _ in range(2):
+        shown = compared(first, second).body.decode()
+        assert "The data do not tell them apart." in shown
+        assert f'href="/c/{first}"' in shown
+        assert f'href="/c/{second}"' in shown
+    scene.clock.ahead = until_lapse(scene, second)
+    assert "now EXPIRED" in compared(first, second).body.decode()
+    for certificates, status, words in (
+        ((first, first), 422, "expected each run once"),
+        ((first, closed), 422, "whose evidence is public as a whole"),
+        ((first, second, first, second, first), 422, "expected at most 4 certificates"),
+        ((first, UNKNOWN), 404, "Not found"),
+        ((UNKNOWN,), 404, "Not found"),
+        ((first, "none"), 422, "certificate"),
+    ):
+        refused = compared(*certificates)
+        assert (refused.status, words in refused.body.decode()) == (status, True), refused.body
+    assert page(scene.client, "/compare").status == 422
 
 
 def test_what_is_not_there_is_a_page_too(scene: Scene) -> None:

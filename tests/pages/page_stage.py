@@ -54,6 +54,8 @@ class PageStage:
     theatre: str
     """Certified; so are the others, but for those that are named."""
     certificate: str
+    second: str
+    """Another certificate of the template."""
     template: str
     asking: str
     """Waits for people."""
@@ -83,6 +85,8 @@ class PageStage:
             "theatre": f"/theatres/{self.theatre}",
             "sign-in": f"/theatres/{self.theatre}/sign-in",
             "template": f"/templates/{self.template}",
+            "comparison": f"/compare?certificate={self.certificate}&certificate={self.second}",
+            "choice": f"/compare?certificate={self.certificate}",
             "log": "/log",
         }
 
@@ -113,8 +117,8 @@ def page_stage(database: Database, folder: Path) -> Iterator[PageStage]:
         owner = client.registered("ada")
         assert owner.post("/constructs", {"construct_id": CONSTRUCT_ID}).status == 201
         operate(database, stage.folder, "confirm", CONSTRUCT_ID, user="ada")
-        # Two: of one there is no chart of versions.
-        _, certified = (_certified(owner, stage.template) for _ in range(2))
+        # Two: of one there is no chart of versions, and nothing to compare.
+        other, certified = (_certified(owner, stage.template) for _ in range(2))
         asking = committed(owner, _rated(stage.template))
         assert run(owner, asking).document["run"]["status"] == "waiting_hitl"
         gated = committed(owner, _gated(stage))
@@ -131,6 +135,7 @@ def page_stage(database: Database, folder: Path) -> Iterator[PageStage]:
             sums=stage,
             theatre=certified["id"],
             certificate=certified["certificate_id"],
+            second=other["certificate_id"],
             template=str(stage.template["theatre_id"]),
             asking=asking.removeprefix("/api/v1"),
             gated=gated.removeprefix("/api/v1"),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from theatre.engine.scoring import COMPOSITE
 from theatre.pages.rendering import render_file, render_page
+from theatre.pages.served import TIERS
 from theatre.svg import strip
 
 _ALPHA = 0.05
@@ -37,22 +38,36 @@ class Pair(NamedTuple):
     differences: Sequence[Difference]
 
 
-def render_comparison(comparison: Mapping[str, Any], links: Mapping[str, str]) -> str:
-    """Return the page as a service serves it; `links` are the pages of the runs by their names."""
-    return render_page("comparison.html", _values(comparison, links))
+def render_comparison(
+    comparison: Mapping[str, Any], links: Mapping[str, str], worths: Mapping[str, str]
+) -> str:
+    """Return the page as a service serves it.
+
+    By the names of the runs, `links` are the pages of their certificates, and `worths` how these
+    stand now.
+    """
+    return render_page("comparison.html", _values(comparison, links, worths))
 
 
 def render_comparison_file(comparison: Mapping[str, Any]) -> str:
     """Return the page as one file."""
-    return render_file("comparison.html", _values(comparison, {}))
+    return render_file("comparison.html", _values(comparison, {}, {}))
 
 
-def _values(comparison: Mapping[str, Any], links: Mapping[str, str]) -> dict[str, Any]:
+def render_choice(chosen: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page on which a reader chooses what to compare a certificate with."""
+    return render_page("choose.html", {"chosen": chosen, "others": others, "tiers": TIERS})
+
+
+def _values(
+    comparison: Mapping[str, Any], links: Mapping[str, str], worths: Mapping[str, str]
+) -> dict[str, Any]:
     runs = comparison["runs"]
     measures = [*next(iter(runs.values()))["scores"]]
     return {
         "comparison": comparison,
         "links": links,
+        "worths": worths,
         "measures": measures,
         "words": {name: _named(name) for name in measures},
         "strips": {name: {one: _strip(run, one) for one in measures} for name, run in runs.items()},

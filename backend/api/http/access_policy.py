@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast, get_origin
 from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Depends, Request
@@ -144,8 +144,10 @@ class DeclaredRoute(APIRoute):
         self.declared = _POLICIES[endpoint]
         named = options.pop("operation_id", None) or endpoint.__name__
         super().__init__(path, endpoint, operation_id=named, **options)
-        self._query = frozenset(
-            field.alias for one in walk_dependencies(self.dependant) for field in one.query_params
+        fields = [field for one in walk_dependencies(self.dependant) for field in one.query_params]
+        self._query = frozenset(field.alias for field in fields)
+        self._lists = frozenset(
+            field.alias for field in fields if get_origin(field.field_info.annotation) is list
         )
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -182,7 +184,8 @@ class DeclaredRoute(APIRoute):
             for name in seen
             if name not in self._query
         ]
-        if not wrong and len(set(seen)) != len(seen):
+        once = [name for name in seen if name not in self._lists]
+        if not wrong and len(set(once)) != len(once):
             wrong = [RequestViolation("query", "repeated-parameter", "expected each once")]
         if wrong:
             raise RequestInvalidError(wrong[:1])

@@ -263,6 +263,7 @@ BY_ERROR: dict[type[Exception], ProblemKind] = {
     engine.ExecutionPathUnavailableError: EXECUTION_PATH,
     engine.HumanScoreRefusedError: unprocessable("human-score-refused", "Scores not accepted"),
     engine.RlmfExportError: EXPORT_REFUSED,
+    engine.NotComparableError: unprocessable("not-comparable", "Not comparable"),
     engine.NotFoundError: NOT_FOUND,
     oracles.UnknownConstructError: unprocessable("construct-unknown", "Unknown construct"),
     oracles.ConstructUnreachableError: unprocessable(

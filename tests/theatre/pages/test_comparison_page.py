@@ -68,8 +68,11 @@ def comparison(low: float | None, high: float | None, p: float | None) -> dict[s
 def test_only_what_the_data_bear_is_said(
     low: float | None, high: float | None, p: float | None, words: str
 ) -> None:
-    text = Elements(render_comparison(comparison(low, high, p), {"worse": "/c/1"})).text
+    worths = {"worse": "EXPIRED", "better": "BACKTESTED"}
+    text = Elements(render_comparison(comparison(low, high, p), {"worse": "/c/1"}, worths)).text
     assert words in text
+    assert text.count("now EXPIRED") == 1
+    assert "now BACKTESTED" not in text
     assert (APART in text) is (words == APART)
 
 

@@ -265,7 +265,7 @@ def compare_bundles(bundles: Sequence[Path]) -> JsonObject:
     """
     runs = [read_sealed_run(bundle) for bundle in bundles]
     require_comparable(runs)
-    named = dict(zip(_names(runs), runs, strict=True))
+    named = _named(runs)
     measures = list(runs[0].scores)
     pairs = _with_holm(
         [
@@ -300,6 +300,16 @@ def compare_bundles(bundles: Sequence[Path]) -> JsonObject:
             measure: ranking({name: run.scores[measure] for name, run in named.items()})
             for measure in measures
         },
+    }
+
+
+def _named(runs: Sequence[SealedRun]) -> dict[str, SealedRun]:
+    named = dict(zip(_names(runs), runs, strict=True))
+    if len(named) == len(runs):
+        return named
+    # Ids that were made one after the other begin alike, and a construct can be called anything.
+    return {
+        f"{one.certificate['construct_id']} ({one.certificate['theatre_id']})": one for one in runs
     }
 
 
