@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from backend.main import create_app
 from backend.settings import Settings
@@ -52,13 +52,11 @@ class PageStage:
     settings: Settings
     sums: SumsStage
     theatre: str
-    """Certified; so are the others, but for those that are named."""
+    """Certified."""
     certificate: str
     template: str
     asking: str
     """Waits for people."""
-    gated: str
-    """Is committed, and stops at two gates."""
     report: Path
     """Of the certified theatre."""
     hostile: Path
@@ -85,6 +83,10 @@ class PageStage:
             "template": f"/templates/{self.template}",
             "log": "/log",
         }
+
+    def gated(self) -> str:
+        """Commit a theatre whose run waits at its third episode, and again at the sixth."""
+        return committed(self.owner, _gated(self.sums)).removeprefix("/api/v1")
 
     def aggregate(self, path: str) -> dict[str, Any]:
         """Return the aggregate of a theatre that is certified."""
@@ -117,7 +119,6 @@ def page_stage(database: Database, folder: Path) -> Iterator[PageStage]:
         _, certified = (_certified(owner, stage.template) for _ in range(2))
         asking = committed(owner, _rated(stage.template))
         assert run(owner, asking).document["run"]["status"] == "waiting_hitl"
-        gated = committed(owner, _gated(stage))
         await_all_logged(database)
         report, hostile, kept = (folder / f"{name}.html" for name in ("own", "hostile", "kept"))
         write_report(str(bundle_of(folder / "home", certified["id"])), report)
@@ -133,7 +134,6 @@ def page_stage(database: Database, folder: Path) -> Iterator[PageStage]:
             certificate=certified["certificate_id"],
             template=str(stage.template["theatre_id"]),
             asking=asking.removeprefix("/api/v1"),
-            gated=gated.removeprefix("/api/v1"),
             owner=owner,
             report=report,
             hostile=hostile,
@@ -183,7 +183,6 @@ def _rated(template: JsonObject) -> JsonObject:
 
 
 def _gated(stage: SumsStage) -> JsonObject:
-    """Return a template whose run waits at its third episode, and again at the sixth."""
     asked: Any = sums(8, gate_at=3)
     asked[5]["input_data"] |= {"do": "second gate"}
     raw = b"".join(map(canonical_line, asked))
