@@ -224,6 +224,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/pages/test_page_walk.py::test_a_report_shows",
         "tests/pages/test_page_walk.py::test_every_page_is_legible",
         "tests/pages/test_signed_in.py::test_an_owner_watches_a_run_to_its_end[through a restart",
+        "tests/pages/test_signed_in.py::test_what_the_signed_in_see",
         "tests/pages/test_windows.py",
         "tests/theatre/pages/test_verify_js.py::test_a_file_that_is_changed_is_named[many",
         "tests/theatre/pages/test_verify_js.py::test_many_changed_bundles",

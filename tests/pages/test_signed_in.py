@@ -9,10 +9,21 @@ from backend.api.http.visitors import SESSION, SIGN_IN
 from tests.backend.serving import PASSWORD
 from tests.pages.browsers import Window, opened_window
 from tests.pages.page_stage import HOSTILE, ITEMS, PageStage
-from tests.pages.test_page_walk import looked_at
+from tests.pages.test_page_walk import looked_at, read_closely
 from tests.theatre.echelon_process import until
 
 COOKIE = {"secure": True, "httpOnly": True, "sameSite": "Strict", "path": "/theatres"}
+
+
+def test_what_the_signed_in_see_is_legible(stage: PageStage, browser: Browser) -> None:
+    stage.client.add_user("zoe")
+    address = f"{stage.origin}{stage.asking}"
+    for name in ("zoe", "ada"):
+        with opened_window(browser, stage.origin) as window:
+            window.open(address)
+            sign_in(window, stage.asking, name)
+            assert window.page.locator("form[action$='/scores'], #live").count() > 0
+            assert read_closely(window, address) == []
 
 
 def test_people_sign_in_and_answer_item_by_item_with_keys_alone(
