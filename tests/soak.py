@@ -220,6 +220,11 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     # Pages in a real browser, and what is dropped into them, in number.
     "pages": (
         "tests/pages/test_dropped_bundles.py::test_a_changed_bundle_is_refused_and_the_changed_file_is_named[many",
+        "tests/pages/test_forged_certificates.py::test_what_a_server_says_by_its_own_script",
+        "tests/pages/test_page_walk.py::test_a_report_shows",
+        "tests/pages/test_page_walk.py::test_every_page_is_legible",
+        "tests/pages/test_signed_in.py::test_an_owner_watches_a_run_to_its_end[through a restart",
+        "tests/pages/test_signed_in.py::test_what_the_signed_in_see",
         "tests/pages/test_windows.py",
         "tests/theatre/pages/test_verify_js.py::test_a_file_that_is_changed_is_named[many",
         "tests/theatre/pages/test_verify_js.py::test_many_changed_bundles",

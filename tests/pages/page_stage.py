@@ -52,15 +52,13 @@ class PageStage:
     settings: Settings
     sums: SumsStage
     theatre: str
-    """Certified; so are the others, but for those that are named."""
+    """Certified."""
     certificate: str
     second: str
     """Another certificate of the template."""
     template: str
     asking: str
     """Waits for people."""
-    gated: str
-    """Is committed, and stops at two gates."""
     report: Path
     """Of the certified theatre."""
     hostile: Path
@@ -89,6 +87,10 @@ class PageStage:
             "choice": f"/compare?certificate={self.certificate}",
             "log": "/log",
         }
+
+    def gated(self) -> str:
+        """Commit a theatre whose run waits at its third episode, and again at the sixth."""
+        return committed(self.owner, _gated(self.sums)).removeprefix("/api/v1")
 
     def aggregate(self, path: str) -> dict[str, Any]:
         """Return the aggregate of a theatre that is certified."""
@@ -121,7 +123,6 @@ def page_stage(database: Database, folder: Path) -> Iterator[PageStage]:
         other, certified = (_certified(owner, stage.template) for _ in range(2))
         asking = committed(owner, _rated(stage.template))
         assert run(owner, asking).document["run"]["status"] == "waiting_hitl"
-        gated = committed(owner, _gated(stage))
         await_all_logged(database)
         report, hostile, kept = (folder / f"{name}.html" for name in ("own", "hostile", "kept"))
         write_report(str(bundle_of(folder / "home", certified["id"])), report)
@@ -138,7 +139,6 @@ def page_stage(database: Database, folder: Path) -> Iterator[PageStage]:
             second=other["certificate_id"],
             template=str(stage.template["theatre_id"]),
             asking=asking.removeprefix("/api/v1"),
-            gated=gated.removeprefix("/api/v1"),
             owner=owner,
             report=report,
             hostile=hostile,
@@ -188,7 +188,6 @@ def _rated(template: JsonObject) -> JsonObject:
 
 
 def _gated(stage: SumsStage) -> JsonObject:
-    """Return a template whose run waits at its third episode, and again at the sixth."""
     asked: Any = sums(8, gate_at=3)
     asked[5]["input_data"] |= {"do": "second gate"}
     raw = b"".join(map(canonical_line, asked))

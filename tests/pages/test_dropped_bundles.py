@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 
 from tests.pages.browsers import opened_window
 from tests.pages.page_stage import PageStage
-from tests.pages.test_forged_certificates import OWN_TRUST, files_of, packed, red
+from tests.pages.test_forged_certificates import OWN_TRUST, PROOFS, files_of, packed, red
 from tests.theatre.forged_bundle import store
 
 ARCHIVE = "#verification input[multiple]"
@@ -37,6 +37,10 @@ def test_a_changed_bundle_is_refused_and_the_changed_file_is_named(
         window.drop(stage.honest.bundle)
         verdict, lines = window.verified()
         assert (verdict, red(lines)) == ("warn", set())
+        # Another issuer's is whole, and has no file to name: it is red by its signature.
+        window.drop(stage.forged.bundle)
+        verdict, lines = window.verified()
+        assert (verdict, "signature" in red(lines) <= PROOFS) == ("bad", True)
         for number, (name, files) in enumerate(mutants(whole, count)):
             if number % 2:
                 (archive := tmp_path / f"{number}.tar.gz").write_bytes(packed(files))

@@ -100,7 +100,7 @@ function offerVerification(section) {
 
   let last = [];
   const run = async (read, isOurs) => {
-    last = [read, isOurs];
+    const asked = last = [read, isOurs];
     lines.replaceChildren();
     status.className = "";
     status.textContent = "Verifying…";
@@ -108,7 +108,8 @@ function offerVerification(section) {
       const { verify, needs, readArchive, atRoot } = await load();
       if (needs) throw new Error(needs);
       const files = await read({ readArchive, atRoot });
-      show(await verify(files, await trusted(files, isOurs)));
+      const result = await verify(files, await trusted(files, isOurs));
+      if (asked === last) show(result);
     } catch (error) {
       status.className = "verdict bad";
       status.textContent = `Nothing was verified: ${error.message}`;
