@@ -1,0 +1,1 @@
+"""A package, so that its stage and its browser end before tests of other folders begin."""
