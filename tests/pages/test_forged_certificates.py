@@ -121,6 +121,9 @@ def test_who_signs_with_another_key_is_red_by_the_readers_trust(
         window.page.locator(OWN_TRUST).set_input_files(stage.honest.trust_file(tmp_path))
         window.page.locator("#verification li[data-id=signature].failed").wait_for()
         trusting = window.verified()
+        drawn = window.page.locator("#verification li[data-id=signature]").evaluate(
+            "one => getComputedStyle(one).color.match(/[0-9]+/g).map(Number)"
+        )
         assert window.faults == []
     # By the keys of that server alone nothing is wrong: the line says whose they are, and that
     # the whole is not green.
@@ -130,6 +133,7 @@ def test_who_signs_with_another_key_is_red_by_the_readers_trust(
     assert key.key.kid in signed
     assert "trust.json of this service" in signed
     assert trusting[0] == "bad"
+    assert drawn[0] > 2 * max(drawn[1:3]), "expected a red line"
     assert "signature" in red(trusting[1]) <= PROOFS
     (honest,) = stage.honest.trust.keys
     assert honest.key.kid in trusting[1]["signature"][1]
