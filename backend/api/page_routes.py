@@ -36,6 +36,7 @@ from backend.services import certificates as service_certificates
 from backend.services.certificate_pages import (
     others_to_compare,
     render_comparison_of,
+    render_file_of,
     render_page_of,
 )
 from theatre.engine.clock import format_rfc3339
@@ -155,6 +156,25 @@ async def show_construct(request: Request, construct_id: ConstructId, reading: R
         [certificate_summary(*one).model_dump(mode="json") for one in found.rows],
     )
     return html_response(request, html, caching=REVALIDATED)
+
+
+@router.get("/c/{certificate_id}/file")
+@public("not-found", rate=Rate.PAGE)
+async def download_certificate(
+    request: Request, certificate_id: UUID, reading: Reading
+) -> Response:
+    """Give the page of a certificate as one file, with its evidence inside."""
+    service = get_service(request)
+    html = await render_file_of(
+        reading,
+        str(certificate_id),
+        accepted=service.resources.accepted_templates.content_hashes,
+        resources=service.resources,
+        now=service.clock(),
+    )
+    # Its own policy stands in the file: what is opened here must not run its scripts.
+    sent = {"Content-Disposition": f'attachment; filename="certificate-{certificate_id}.html"'}
+    return html_response(request, html, caching=REVALIDATED, headers=sent)
 
 
 @router.get("/compare")

@@ -57,7 +57,7 @@ SignInForm = Annotated[Mapping[str, str], Depends(verified_form(SIGN_IN))]
 
 
 @shared.get("/theatres/{theatre_id}")
-@for_visitors(Scope.READ, "not-found")
+@for_visitors(Scope.READ, "not-found", rate=Rate.PAGE)
 async def show_theatre(
     request: Request, reader: Reader, theatre_id: UUID, _turn: Admission, transaction: Transaction
 ) -> Response:

@@ -7,9 +7,12 @@ caller. What it is worth is read from the rows for each page.
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple, cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -25,17 +28,18 @@ from backend.services.certificates import (
     read_certificate,
 )
 from backend.services.resources import TheatreResources
-from backend.services.sealed_bundles import fetch_verified_bundle, published_bundle
-from backend.services.transparency.publication import verify_signature
-from theatre.api.certificate_report import page_of_bundle, page_of_certificate
+from backend.services.sealed_bundles import PROOFS, fetch_verified_bundle, published_bundle
+from backend.services.transparency.publication import proofs_of, verify_signature
+from theatre.api.certificate_report import MOST_HELD, page_of_bundle, page_of_certificate
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.comparison import compare_bundles
-from theatre.engine.errors import NotComparableError
+from theatre.engine.errors import NotComparableError, NotFoundError
 from theatre.pages.certificate_page import (
     CertificatePage,
     IssuersWord,
     Vouching,
     render_certificate,
+    render_report,
     standing_of,
 )
 from theatre.pages.comparison_page import render_comparison
@@ -46,6 +50,8 @@ MOST_COMPARED = 4
 MOST_EPISODES_COMPARED = 40_000
 """Of all certificates together: a comparison is computed while its reader waits."""
 _OFFERED = 100
+_PROOF_BYTES = 64 * 1024
+"""Room for what lies next to a bundle."""
 
 
 class RenderedCertificate(NamedTuple):
@@ -78,9 +84,9 @@ async def render_page_of(
         now=now,
     )
     view = read.view
+    archive = await find_bundle(connection, view.theatre_id)
     fixed = kept.get(view.id)
     if fixed is None:
-        archive = await find_bundle(connection, view.theatre_id)
         fixed = await _fixed_parts(read, archive, resources, now=now)
         if fixed.episodes is not None:
             kept[view.id] = fixed
@@ -97,7 +103,7 @@ async def render_page_of(
             owner_confirmed=worth.owner_confirmed,
             template_accepted=worth.template_accepted,
         ),
-        links=_links(read),
+        links=_links(read, archive),
         verification=_verification(read),
     )
     html = await asyncio.to_thread(render_certificate, page)
@@ -137,7 +143,7 @@ def _read_bundle(
     return replace(page, template=None) if disclosure == "hashes" else page
 
 
-def _links(read: ReadCertificate) -> Mapping[str, str]:
+def _links(read: ReadCertificate, archive: BundleArchive | None) -> Mapping[str, str]:
     view = read.view
     theatre = f"/theatres/{view.theatre_id}"
     links = {
@@ -150,6 +156,8 @@ def _links(read: ReadCertificate) -> Mapping[str, str]:
     }
     if view.disclosure != "hashes":
         links["bundle"] = f"{theatre}/evidence-bundle"
+    if archive is not None and _fits_a_file(view, archive.size_bytes):
+        links["file"] = f"/c/{view.id}/file"
     if view.disclosure == "public":
         links["compare"] = f"/compare?certificate={view.id}"
     return links
@@ -164,6 +172,57 @@ def _verification(read: ReadCertificate) -> Mapping[str, str] | None:
         "document": f"/certificates/{read.view.id}/document",
         "trust": "/.well-known/echelon/trust.json",
     }
+
+
+# The same page as one file, which verifies itself without this service.
+
+
+async def render_file_of(
+    connection: AsyncConnection,
+    certificate_id: str,
+    *,
+    accepted: Sequence[str],
+    resources: TheatreResources,
+    now: datetime,
+) -> str:
+    """Return the page of a certificate as one file, with its evidence inside.
+
+    NotFoundError where there is no such certificate, where its evidence is not public as a whole,
+    and where it is too large for that.
+    """
+    read = await read_certificate(
+        connection, certificate_id=certificate_id, accepted=accepted, now=now
+    )
+    archive = await find_bundle(connection, read.view.theatre_id)
+    if archive is None or not _fits_a_file(read.view, archive.size_bytes):
+        raise NotFoundError("expected a certificate whose evidence fits a page, got another")
+    proofs = await proofs_of(connection, read.view.theatre_id)
+    return await asyncio.to_thread(_render_file, read, archive, proofs, resources, now)
+
+
+def _fits_a_file(view: CertificateView, size: int) -> bool:
+    return view.disclosure == "public" and size <= MOST_HELD - _PROOF_BYTES
+
+
+def _render_file(
+    read: ReadCertificate,
+    archive: BundleArchive,
+    proofs: Mapping[str, bytes],
+    resources: TheatreResources,
+    now: datetime,
+) -> str:
+    sealed = fetch_verified_bundle(resources.store, read.view.theatre_id, archive)
+    with tempfile.TemporaryDirectory(dir=sealed.parent) as folder:
+        bundle = Path(folder) / sealed.name
+        shutil.copytree(sealed, bundle)
+        for name, content in proofs.items():
+            path = bundle / PROOFS / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+        page = page_of_bundle(bundle, None, record=None, now=now)
+    run = read.worth.run
+    vouching = Vouching(record=None if run is None else str(run), run_by=read.worth.run_by)
+    return render_report(replace(page, worth=read.worth.effective, vouching=vouching))
 
 
 # Certificates of one template side by side.

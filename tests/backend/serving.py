@@ -178,7 +178,10 @@ class EventServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Say so to requests that only wait, as `echelon serve` does, and end."""
-        cast("Service", self.lifespan.state["service"]).stopping.set()
+        # Some tests serve no service, but an application of their own.
+        service = cast("Service | None", self.lifespan.state.get("service"))
+        if service is not None:
+            service.stopping.set()
         await super().shutdown(sockets)
 
     def stop(self) -> None:

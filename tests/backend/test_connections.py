@@ -162,6 +162,7 @@ def test_a_real_service_answers_behind_300_slow_heads_at_256_descriptors(
             assert client.get("/readyz").document["status"] == "ready"
             assert ada.get("/api/v1/keys").status == 200
             assert client.get("/problems/not-found").status == 200
+            assert client.get("/", Accept="text/html").status == 200
             slow += [stack.enter_context(opened(client.port, HALF)) for _ in range(5)]
         assert service.end() == 0
         assert not [line for line in service.lines if line["level"] in {"warning", "error"}]

@@ -108,6 +108,7 @@ def questions_of(ada: Client, theatre: dict[str, object]) -> tuple[Question, ...
     return (
         Question(name="GET /certificates/{id}/document", path=f"{certificate}/document", times=10),
         Question(name="GET /certificates/{id}", path=certificate),
+        Question(name="GET /c/{id}, a page", path=f"/c/{theatre['certificate_id']}", times=10),
         Question(name="GET /certificates?construct_id=", path=listed),
         Question(
             name="GET /constructs/{id}/routing", path=f"/api/v1/constructs/{CONSTRUCT_ID}/routing"

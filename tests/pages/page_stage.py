@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,12 @@ class PageStage:
 
 
 @contextlib.contextmanager
-def page_stage(database: Database, folder: Path) -> Iterator[PageStage]:
-    """Serve a construct's record, and write the reports."""
-    template = {**_words(), "metadata": {"author": "Template Author"}}
-    stage = sums_stage(folder / "stage", _asked(), template_changes=template)
+def page_stage(
+    database: Database, folder: Path, *, said: Sequence[str] = HOSTILE
+) -> Iterator[PageStage]:
+    """Serve a construct's record, and write the reports; `said` is what people wrote in it."""
+    template = {**_words(said), "metadata": {"author": "Template Author"}}
+    stage = sums_stage(folder / "stage", _asked(said), template_changes=template)
     registry = stage.folder / "constructs.toml"
     accepted = f'\n[accepted_templates]\nsums = "{content_hash(stage.template)}"\n'
     registry.write_text(registry.read_text() + accepted)
@@ -121,7 +123,7 @@ def page_stage(database: Database, folder: Path) -> Iterator[PageStage]:
         operate(database, stage.folder, "confirm", CONSTRUCT_ID, user="ada")
         # Two: of one there is no chart of versions, and nothing to compare.
         other, certified = (_certified(owner, stage.template) for _ in range(2))
-        asking = committed(owner, _rated(stage.template))
+        asking = committed(owner, _rated(stage.template, said))
         assert run(owner, asking).document["run"]["status"] == "waiting_hitl"
         await_all_logged(database)
         report, hostile, kept = (folder / f"{name}.html" for name in ("own", "hostile", "kept"))
@@ -148,42 +150,42 @@ def page_stage(database: Database, folder: Path) -> Iterator[PageStage]:
         )
 
 
-def _asked() -> list[JsonObject]:
+def _asked(said: Sequence[str]) -> list[JsonObject]:
     """Return episodes: some that the construct gets wrong, refuses and fails at."""
     kinds = {3: "wrong", 8: "wrong", 12: "refuse", 13: "err"}
     made = [episode(number, [number, 1], kinds.get(number)) for number in range(1, EPISODES + 1)]
-    for number, text in enumerate(HOSTILE):
+    for number, text in enumerate(said):
         given: Any = made[2 + number]["input_data"]
         given["note"] = text
         given[text[:60]] = None
     return made
 
 
-def _words() -> dict[str, Any]:
-    said = " ".join(HOSTILE)[:2000]
-    criteria = {"criteria_ids": ["addition"], "criteria_human": said, "weights": {"addition": 1}}
+def _words(said: Sequence[str]) -> dict[str, Any]:
+    words = " ".join(said)[:2000]
+    criteria = {"criteria_ids": ["addition"], "criteria_human": words, "weights": {"addition": 1}}
     options = [
-        {"option_id": "meets", "label": HOSTILE[0]},
-        {"option_id": "falls_short", "label": HOSTILE[1]},
+        {"option_id": "meets", "label": said[0]},
+        {"option_id": "falls_short", "label": said[1]},
     ]
     return {
-        "display_name": said[:100],
+        "display_name": words[:100],
         "criteria": criteria,
         "fork_definitions": [{"fork_id": "f_01", "options": options}],
     }
 
 
-def _rated(template: JsonObject) -> JsonObject:
+def _rated(template: JsonObject, said: Sequence[str]) -> JsonObject:
     call: JsonObject = {
         "step_id": "add",
         "type": "construct_invocation",
         "construct_id": CONSTRUCT_ID,
     }
-    said = f"How well is it said? {HOSTILE[1]}"
+    asked = f"How well is it said? {said[1]}"
     return {
         **template,
         "resolution_programme": [call, rubric_step(), AGGREGATE],
-        "hitl_steps": [rating(criterion_id="addition", items=ITEMS, rubric=said)],
+        "hitl_steps": [rating(criterion_id="addition", items=ITEMS, rubric=asked)],
     }
 
 
@@ -219,7 +221,7 @@ def _hostile_bundle(folder: Path) -> Path:
         one["episode_id"] = f"{number} {text}"[:255]
         one["input_data"] |= {"note": text, text[:60]: None}
         one["expected_output"]["why"] = text
-    words = {f"/{name}": value for name, value in _words().items() if name != "criteria"}
+    words = {f"/{name}": value for name, value in _words(HOSTILE).items() if name != "criteria"}
     stage = rated_stage(
         folder,
         asked,

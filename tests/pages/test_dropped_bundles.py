@@ -55,6 +55,21 @@ def test_a_changed_bundle_is_refused_and_the_changed_file_is_named(
     assert unnamed == {}
 
 
+def test_a_page_that_is_saved_from_a_service_verifies_itself_without_it(
+    stage: PageStage, browser: Browser, tmp_path: Path
+) -> None:
+    reply = stage.client.get(f"/c/{stage.certificate}/file")
+    assert reply.headers["content-disposition"].startswith("attachment; ")
+    (saved := tmp_path / "saved.html").write_bytes(reply.body)
+    with opened_window(browser, saved.as_uri()) as window:
+        window.open(saved.as_uri())
+        window.page.get_by_role("button", name="Verify in this browser").click()
+        kind, lines = window.verified()
+        assert window.faults == []
+    assert kind == "warn"
+    assert {lines[name][0] for name in ("signature", "commitment-logged", "results-hash")} == {"ok"}
+
+
 def mutants(whole: Mapping[str, bytes], count: int) -> list[tuple[str, dict[str, bytes]]]:
     """Return bundles with one bit of one file changed, in every file in turn, spread over it."""
     # Whom a reader trusts he says himself: what a bundle says of that is not looked at.

@@ -182,6 +182,7 @@ def _values(page: CertificatePage) -> dict[str, Any]:
         "tiers": wording.TIERS,
         "vouched": vouched_for(page.vouching),
         "outcomes": wording.OUTCOMES,
+        "version_sources": wording.VERSION_SOURCES,
         "no_agreement": wording.NO_AGREEMENT,
         "does_not_prove": wording.DOES_NOT_PROVE,
         "past": _past(page.history),

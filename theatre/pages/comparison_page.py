@@ -64,6 +64,8 @@ def _values(
 ) -> dict[str, Any]:
     runs = comparison["runs"]
     measures = [*next(iter(runs.values()))["scores"]]
+    if len(measures) == 2 and COMPOSITE in measures:  # noqa: PLR2004 - of one criterion, the same
+        measures.remove(COMPOSITE)
     return {
         "comparison": comparison,
         "links": links,

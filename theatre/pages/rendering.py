@@ -27,6 +27,7 @@ STATIC = "/static/"
 MOST_CHARACTERS = 2000
 """How much of a text that others wrote stands on a page where the template says no other figure."""
 NONE = "—"
+_HASH = re.compile(r"[0-9a-f]{40,64}", re.ASCII)
 _PERCENT = "\N{NO-BREAK SPACE}%"
 
 # Controls, what changes the direction of text, and what has no width: a reader must see that they
@@ -97,6 +98,7 @@ def _environment() -> Environment:
         percent=format_percent,
         plain=plain_text,
         range=format_range,
+        short=short_hash,
         svg=Markup,  # of theatre/svg.py, which escapes what it writes
         text=isolated_text,
     )
@@ -153,6 +155,13 @@ def _as_time(value: str | None, form: str) -> Markup | str:
     except ClockError:
         return isolated_text(value, 40)
     return Markup('<time datetime="{}">{}</time>').format(value, form.format(moment))
+
+
+def short_hash(value: str | None) -> Markup:
+    """Return the beginning of a hash, with all of it where the pointer rests; else the text."""
+    if value is None or not _HASH.fullmatch(value):
+        return isolated_text(value, 60)
+    return Markup('<span class="hash" title="{}">{}…</span>').format(value, value[:12])
 
 
 def plain_text(value: object, most: int = MOST_CHARACTERS) -> str:

@@ -13,6 +13,7 @@ from typing import Any, cast
 from theatre import svg
 from theatre.engine.canonical_json import JsonObject
 from theatre.pages.rendering import plain_text, render_page
+from theatre.pages.wording import REASONS
 
 Document = Mapping[str, Any]
 _CHART_WIDTH = 720
@@ -58,6 +59,7 @@ def construct_page(record: Document, routing: Document, certificates: Sequence[D
         "chart": version_chart(certificates),
         "tiers": TIERS,
         "void_reasons": VOID_REASONS,
+        "reasons": REASONS,
     }
     return render_page("construct.html", values)
 

@@ -71,6 +71,13 @@ FINDINGS: Mapping[str, str] = {
 }
 """Code of `findings` → what a reader has to know and no tier rule looks at."""
 
+VERSION_SOURCES: Mapping[str, str] = {
+    "computed": "computed from its files on the issuer's machine",
+    "claimed": "as the construct itself says",
+    "declared": "of the request that is pinned; what answers it cannot be seen",
+}
+"""Who says which version it was."""
+
 REASONS: Mapping[str, str] = {
     "owner-not-confirmed": "It was not run by the confirmed owner of this construct",
     "owner-changed": "The construct has another owner since",
