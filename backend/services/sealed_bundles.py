@@ -74,11 +74,15 @@ def open_bundle_file(
 ) -> tuple[Path, str] | None:
     """Return a verified file of a bundle and its SHA-256; None for what its manifest lacks."""
     bundle = store.unpacked / archive.sha256 / bundle_name(theatre_id)
-    found = _file_of(bundle, path) if bundle.is_dir() else None
-    if found is None or sha256_at(found[0]) != found[1]:
-        # Not unpacked yet, or changed since: the archive decides.
-        fetch_bundle(store, archive, bundle)
-        found = _file_of(bundle, path)
+    found = _intact_file(bundle, path)
+    if found is None:
+        with _UNPACKING:
+            # Another request may have unpacked it meanwhile, and reads what is there now.
+            found = _intact_file(bundle, path)
+            if found is None:
+                # Not unpacked yet, or changed since: the archive decides.
+                fetch_bundle(store, archive, bundle)
+                found = _file_of(bundle, path)
     if found is not None and (sha256 := sha256_at(found[0])) != found[1]:
         raise EvidenceDamagedError(
             f"expected the sealed bundle of theatre {theatre_id} to agree with its manifest, got "
@@ -86,6 +90,14 @@ def open_bundle_file(
             found=sha256,
         )
     return found
+
+
+_UNPACKING = Lock()
+
+
+def _intact_file(bundle: Path, path: str) -> tuple[Path, str] | None:
+    found = _file_of(bundle, path) if bundle.is_dir() else None
+    return None if found is None or sha256_at(found[0]) != found[1] else found
 
 
 def _file_of(bundle: Path, path: str) -> tuple[Path, str] | None:

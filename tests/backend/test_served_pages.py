@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from datetime import timedelta
 from typing import Any
@@ -158,6 +159,18 @@ def test_a_page_and_a_badge_are_right_at_the_second_of_a_lapse(scene: Scene) -> 
     assert b'class="tier">EXPIRED' in page(scene.client, path).body
     assert b"UNVERIFIED" in scene.client.get(badge).body
     assert b"UNVERIFIED" in scene.client.get("/badge/sums.svg").body
+
+
+def test_many_who_open_a_page_at_once_are_all_shown_it(scene: Scene) -> None:
+    theatre = scene.certified(scene.owner("ada"))
+    address = f"/c/{theatre['certificate_id']}"
+
+    def status(_: int) -> int:
+        return page(Client(scene.client.port, {}), address).status
+
+    # Before anything of it is kept: each of them has the bundle unpacked.
+    with ThreadPoolExecutor(16) as readers:
+        assert set(readers.map(status, range(32))) == {200}
 
 
 def test_a_page_says_of_its_signature_what_was_verified(scene: Scene) -> None:
