@@ -216,9 +216,7 @@ async def replace_password(
 async def end_tokens(connection: AsyncConnection, user_id: str) -> None:
     """End all tokens of a user, sessions of browsers among them; keys stay."""
     await connection.execute(
-        update(User)
-        .where(User.id == user_id)
-        .values(token_generation=User.token_generation + 1)
+        update(User).where(User.id == user_id).values(token_generation=User.token_generation + 1)
     )
 
 
