@@ -217,7 +217,7 @@ HOSTILE = {
     "script": "<script>alert(1)</script>",
     "attribute": '"><img src=x onerror=alert(1)>',
     "quote": "' onmouseover='alert(1)",
-    "template": "{{ 7*191 }}{% raw %}${7*191}",
+    "template": "{{ 'qz' * 3 }}{% raw %}",
     "address": "javascript:alert(1)//",
     "title": "</title></svg><script>alert(1)</script>",
     "direction": "\u202eright\u2066\u200b",
@@ -274,7 +274,7 @@ def test_hostile_words_are_text_on_every_page_and_badge(client: Client, stage: S
             elif reply.body:
                 assert kind.startswith("text/html"), (path, kind)
                 Inert().feed(body)
-                assert "1337" not in body.replace(words, "")
+                assert "qzqzqz" not in body
                 assert not set(body) & set("\u202e\u2066\u200b"), path
     assert {"script", "attribute", "template", "direction"} <= taken, taken
 
