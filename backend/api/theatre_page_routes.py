@@ -288,8 +288,10 @@ async def sign_in(
 async def sign_out(
     request: Request, reader: Reader, theatre_id: UUID, fields: SessionForm
 ) -> Response:
-    """End the session of this browser."""
-    del request, reader, fields
+    """End the sessions and tokens of who is signed in, in other browsers, too."""
+    del fields
+    if reader is not None:
+        await accounts.sign_out(get_service(request).engine, reader.user_id)
     response = RedirectResponse(f"/theatres/{theatre_id}/sign-in", _SEE_OTHER)
     end_session(response)
     return response

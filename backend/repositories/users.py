@@ -213,6 +213,13 @@ async def replace_password(
     return found
 
 
+async def end_tokens(connection: AsyncConnection, user_id: str) -> None:
+    """End all tokens of a user, sessions of browsers among them; keys stay."""
+    await connection.execute(
+        update(User).where(User.id == user_id).values(token_generation=User.token_generation + 1)
+    )
+
+
 async def disable_user(connection: AsyncConnection, user_id: str, *, at: datetime) -> None:
     """Disable a user, end all tokens and revoke all keys; what is ended already stays as it is."""
     await connection.execute(

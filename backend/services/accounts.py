@@ -136,6 +136,12 @@ async def change_password(
     return tokens.issue(user_id, generation=generation)
 
 
+async def sign_out(engine: AsyncEngine, user_id: str) -> None:
+    """End all tokens of a user: a copy of the one that a browser had is worth nothing, too."""
+    async with engine.begin() as connection:
+        await users.end_tokens(connection, user_id)
+
+
 async def authenticate(
     engine: AsyncEngine, tokens: Tokens, credential: str, *, clock: Clock
 ) -> Principal:
