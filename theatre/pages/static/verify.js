@@ -1561,6 +1561,11 @@ function requireActivation(evidence) {
       && type !== "mock" && (kind === type || (kind === "plain_http" && type === "http")),
       `activated/adapters: ${name} by an adapter that was not committed`);
   }
+  // One construct for the whole run: another adapter may lead to another program.
+  for (const [seq, { calls }] of evidence.records)
+    for (const { construct_id: name, adapter } of calls)
+      expect(adapter === activated.adapters[name],
+        `record ${seq}: ${name} by another adapter than activated/adapters names`);
 }
 
 async function checkAuditEpisodes(evidence) {
