@@ -269,7 +269,7 @@ def test_in_the_core_every_module_is_there_but_what_extras_bring(
     missing = succeeds(core / "python", "-c", EVERY_MODULE, cwd=tmp_path, env=outside)
     assert missing == (
         "theatre.api.certificate_report jinja2\n"
-        "theatre.judging.anthropic_judge httpx2\n"
+        "theatre.judging.model_judge httpx2\n"
         "theatre.oracles.guarded_client httpx2\n"
         "theatre.oracles.mcp_tool anyio\n"
         "theatre.oracles.models httpx2\n"

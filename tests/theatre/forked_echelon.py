@@ -48,7 +48,7 @@ import theatre.cli.run_command
 import theatre.cli.show_command
 import theatre.cli.validate_command
 import theatre.cli.verify_command
-import theatre.judging.anthropic_judge
+import theatre.judging.model_judge
 from theatre.scorers import load_scorers
 from theatre.scorers import load_computations
 from theatre.scorers import load_episode_runners

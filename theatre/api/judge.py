@@ -1,11 +1,13 @@
-"""The judge of the command line: which model, with which key, and at which address."""
+"""The judge of the command line: which models, with which keys, and at which addresses."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
 
 from theatre.api.workspace import Workspace, utc_now
@@ -13,14 +15,39 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judge
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.judging import JudgeUnavailableError
+from theatre.judging.messages import provider_of
 from theatre.scorers import load_scorers
 
-KEY_VARIABLE, ORIGIN_VARIABLE = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
-DEFAULT_MODEL = "claude-sonnet-4-6"
-AUTO, ANTHROPIC, LEXICAL_ONLY = "auto", "anthropic", "lexical"
-_CALLS_A_PASS = 4
-_PUBLIC = "https://api.anthropic.com"
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+if TYPE_CHECKING:
+    from theatre.providers.client import ProviderKind
+
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """Where a provider's key and address are set, and what stands where nothing is.
+
+    Without a `model` there is none that everyone has: it has to be named.
+    """
+
+    key_variable: str
+    origin_variable: str
+    origin: str
+    model: str | None
+
+
+PROVIDERS: Final[MappingProxyType[ProviderKind, Provider]] = MappingProxyType(
+    {
+        "anthropic": Provider(
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_BASE_URL",
+            "https://api.anthropic.com",
+            "claude-sonnet-4-6",
+        ),
+        "openai": Provider("OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1", None),
+    }
+)
 
 
 class AskableModel(Judge, Protocol):
@@ -34,40 +61,82 @@ class AskableModel(Judge, Protocol):
 async def open_judge(
     template: JsonObject, workspace: Workspace, *, is_needed: bool
 ) -> AsyncIterator[Judge | None]:
-    """Open the judge of a template while there are calls to make; None where it needs none.
+    """Open the judges of a template while there are calls to make; None where it needs none.
 
-    Raises JudgeUnavailableError without a key, and for an address that may not be sent one.
+    Raises JudgeUnavailableError without the key of a provider that a judge is committed to, and
+    for an address that may not be sent one.
     """
-    if not is_needed or not TheatreScoringProvider(template, load_scorers()).needs_judge:
+    provider = TheatreScoringProvider(template, load_scorers())
+    if not is_needed or not provider.needs_judge:
         yield None
         return
-    async with open_model(workspace) as judge:
-        yield judge
+    async with contextlib.AsyncExitStack() as stack:
+        yield _Judges(
+            {
+                kind: await stack.enter_async_context(open_model(workspace, kind))
+                for kind in _committed_kinds(template)
+            }
+        )
+
+
+class _Judges:
+    """Asks the model of the provider whose form a request has."""
+
+    def __init__(self, models: dict[ProviderKind, AskableModel]) -> None:
+        self._models = models
+
+    async def ask(self, request: JsonObject) -> JsonObject:
+        return await self._models[provider_of(request)].ask(request)
+
+
+def _committed_kinds(template: JsonObject) -> list[ProviderKind]:
+    """Return the providers of all judges that the criteria of a template commit to."""
+    scoring = template.get("scoring")
+    scorers = scoring.get("criteria_scorers") if isinstance(scoring, dict) else None
+    found = set()
+    for entry in scorers.values() if isinstance(scorers, dict) else ():
+        params = entry.get("params") if isinstance(entry, dict) else None
+        judge = params.get("judge") if isinstance(params, dict) else None
+        found.add(judge.get("provider") if isinstance(judge, dict) else None)
+    # A judged scorer of a plug-in may name none: it was Anthropic's before there was a choice.
+    return [kind for kind in PROVIDERS if kind in found] or ["anthropic"]
 
 
 @contextlib.asynccontextmanager
-async def open_model(workspace: Workspace) -> AsyncIterator[AskableModel]:
+async def open_model(
+    workspace: Workspace, kind: ProviderKind = "anthropic"
+) -> AsyncIterator[AskableModel]:
     """Open a model by the key and the address in the environment.
 
-    Raises JudgeUnavailableError without a key, and for an address that may not be sent one.
+    A server on this machine may want no key. Raises JudgeUnavailableError without one for any
+    other, and for an address that may not be sent one.
     """
     # Imported here: the SDK takes a second to import, which only runs with a judge should pay.
-    from theatre.judging.anthropic_judge import open_anthropic_judge  # noqa: PLC0415  # see above
+    from theatre.judging.model_judge import open_model_judge  # noqa: PLC0415  # see above
 
-    key = workspace.environment.get(KEY_VARIABLE)
-    if not key:
-        raise JudgeUnavailableError(
-            f"expected an API key in {KEY_VARIABLE} for the judge, got none; set it, or do "
-            "without a model that judges"
-        )
-    origin = (workspace.environment.get(ORIGIN_VARIABLE) or _PUBLIC).rstrip("/")
+    provider = PROVIDERS[kind]
+    origin = (workspace.environment.get(provider.origin_variable) or provider.origin).rstrip("/")
     parts = urlsplit(origin)
+    key = workspace.environment.get(provider.key_variable)
+    if not key and not (kind == "openai" and parts.hostname in _LOOPBACK):
+        raise JudgeUnavailableError(
+            f"expected an API key in {provider.key_variable} for the judge, got none; set it, or "
+            "do without a model that judges"
+        )
     # The address is recorded with each answer in the evidence, so it must hold no secret.
     tells_more = parts.username is not None or parts.query or parts.fragment
     if tells_more or (parts.scheme != "https" and parts.hostname not in _LOOPBACK):
         raise JudgeUnavailableError(
-            f"expected an https address without name and query in {ORIGIN_VARIABLE}, got "
+            f"expected an https address without name and query in {provider.origin_variable}, got "
             f"{'more' if tells_more else parts.scheme}"
         )
-    async with open_anthropic_judge(key, origin, clock=utc_now, sleep=asyncio.sleep) as judge:
+    opened = open_model_judge(
+        kind,
+        origin,
+        api_key=key or None,
+        key_variable=provider.key_variable,
+        clock=utc_now,
+        sleep=asyncio.sleep,
+    )
+    async with opened as judge:
         yield judge

@@ -6,11 +6,11 @@ import asyncio
 import hashlib
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from theatre.api.judge import DEFAULT_MODEL, open_model
+from theatre.api.judge import PROVIDERS, open_model
 from theatre.api.named_files import read_file
 from theatre.api.workspace import Workspace
 from theatre.cli.debate_plots import debate_pictures
@@ -40,6 +40,9 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import SchemaRegistry
+
+if TYPE_CHECKING:
+    from theatre.providers.client import ProviderKind
 
 JUDGE = "judge"
 
@@ -85,10 +88,17 @@ def validate(files: tuple[Path, ...], *, lenient: bool, as_json: bool) -> None:
     help="Only these; otherwise all that need no labels, and raudit where there are some.",
 )
 @click.option(
-    "--model",
-    default=DEFAULT_MODEL,
+    "--provider",
+    "kind",
+    type=click.Choice([*PROVIDERS]),
+    default="anthropic",
     show_default=True,
-    help="The language model that is asked where the evaluator is judge.",
+    help="Whose interface that model speaks: Messages, or OpenAI's chat completions.",
+)
+@click.option(
+    "--model",
+    help="The language model that is asked where the evaluator is judge.  "
+    f"[default: {PROVIDERS['anthropic'].model} of anthropic]",
 )
 @click.option(
     "--recorded",
@@ -108,12 +118,14 @@ def evaluate(
     *,
     names: tuple[str, ...],
     truths: tuple[str, ...],
-    model: str,
+    kind: ProviderKind,
+    model: str | None,
     record: Path | None,
 ) -> None:
     """Print what evaluators find in ARTEFACT, as JSON. They see form and words, never truth.
 
-    Only judge asks a language model, with the key in ANTHROPIC_API_KEY; it never runs unasked.
+    Only judge asks a language model, with its provider's key from the environment; it never runs
+    unasked.
     """
     labels = dict(map(_label, truths))
     if RAUDIT in names and not labels:
@@ -124,8 +136,10 @@ def evaluate(
     chosen = names or sorted([*EVALUATORS, *([RAUDIT] if labels else [])])
     results = evaluate_artefact(read, [name for name in chosen if name != JUDGE], labels)
     if JUDGE in chosen:
-        judged = _replay(read, record) if record is not None else asyncio.run(_judge(read, model))
-        results.append(judged)
+        if record is not None:
+            results.append(_replay(read, record))
+        else:
+            results.append(asyncio.run(_judge(read, kind, _named(kind, model))))
     print_document({"artefact_sha256": read.sha256, "results": results})
 
 
@@ -165,16 +179,23 @@ def plot(artefact: Path, *, folder: Path) -> None:
         echo(str(path))
 
 
-async def _judge(artefact: DebateArtefact, model: str) -> JsonObject:
+def _named(kind: ProviderKind, model: str | None) -> str:
+    found = model or PROVIDERS[kind].model
+    if found is None:
+        raise click.UsageError(f"expected --model with --provider {kind}, got none")
+    return found
+
+
+async def _judge(artefact: DebateArtefact, kind: ProviderKind, model: str) -> JsonObject:
     """Return what `model` finds, asked now, one call a turn and one before.
 
     Raises JudgeUnavailableError where there is no key, or the model does not answer.
     """
-    async with open_model(Workspace.from_environment()) as asked:
+    async with open_model(Workspace.from_environment(), kind) as asked:
         calls = min(MAX_TURNS, len(artefact.debate.turns))
         click.echo(f"note: {model} judges: {calls} calls, one a turn", err=True)
-        temperature = await asked.probe_temperature(partial(judge.probe, model))
-        terms = judge.configuration(model, temperature=temperature)
+        temperature = await asked.probe_temperature(partial(judge.probe, kind, model))
+        terms = judge.configuration(model, temperature=temperature, provider=kind)
         return await judge.evaluate(artefact, terms, asked)
 
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from theatre.api.judge import DEFAULT_MODEL, KEY_VARIABLE, open_model
+from theatre.api.judge import PROVIDERS, open_model
 from theatre.api.workspace import Workspace
 from theatre.verification.judge.scorer import MAX_REPEATS, probe
 from theatre.verification.scoring_providers import LEXICAL, ScoringProvider, judged_scoring
 
-AUTO, ANTHROPIC, LEXICAL_ONLY = "auto", "anthropic", "lexical"
+if TYPE_CHECKING:
+    from theatre.providers.client import ProviderKind
+
+AUTO, LEXICAL_ONLY = "auto", "lexical"
+AUTO_KIND: Final[ProviderKind] = "anthropic"
+"""The provider that `auto` looks for: a run must not turn to another for a key that is about."""
+
 _CALLS_A_PASS = 4
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -25,17 +31,16 @@ def judge_options(command: CommandT) -> CommandT:
     options = (
         click.option(
             "--judge",
-            type=click.Choice([AUTO, ANTHROPIC, LEXICAL_ONLY]),
+            type=click.Choice([AUTO, *PROVIDERS, LEXICAL_ONLY]),
             default=AUTO,
             show_default=True,
-            help=f"Who scores; auto: a model if {KEY_VARIABLE} is set, else the words of the diff.",
+            help=f"Who scores; auto: a model if {PROVIDERS[AUTO_KIND].key_variable} is set, else "
+            "the words of the diff.",
         ),
         click.option(
             "--scoring-model",
             "--judge-model",
-            default=DEFAULT_MODEL,
-            show_default=True,
-            help="The model that judges.",
+            help=f"The model that judges.  [default: {PROVIDERS[AUTO_KIND].model} of {AUTO_KIND}]",
         ),
         click.option(
             "--judge-repeats",
@@ -51,34 +56,39 @@ def judge_options(command: CommandT) -> CommandT:
 
 
 def choose_scoring(
-    judge: str, *, model: str, repeats: int, workspace: Workspace, quiet: bool
+    judge: str, *, model: str | None, repeats: int, workspace: Workspace, quiet: bool
 ) -> ScoringProvider:
     """Return the scoring; a model is asked first whether it answers and takes temperature 0.
 
     A note says what was chosen, and why; without a key the words of the diff score.
     JudgeUnavailableError where a judge was asked for by name and there is no key, and where the
-    model does not answer.
+    model does not answer; UsageError where the provider has no usual model and none is named.
     """
-    has_key = bool(workspace.environment.get(KEY_VARIABLE))
     if judge == LEXICAL_ONLY:
         return LEXICAL
+    kind: ProviderKind = "openai" if judge == "openai" else AUTO_KIND
+    variable = PROVIDERS[kind].key_variable
+    has_key = bool(workspace.environment.get(variable))
     if judge == AUTO and not has_key:
         if not quiet:
             click.echo(
-                f"note: {KEY_VARIABLE} is not set, so no model judges: answers are scored by the "
+                f"note: {variable} is not set, so no model judges: answers are scored by the "
                 "words of the diff (--judge lexical)",
                 err=True,
             )
         return LEXICAL
+    named = model or PROVIDERS[kind].model
+    if named is None:
+        raise click.UsageError(f"expected --judge-model with --judge {kind}, got none")
     if judge == AUTO and not quiet:
         click.echo(
-            f"note: {KEY_VARIABLE} is set, so {model} judges: about {_CALLS_A_PASS * repeats} "
+            f"note: {variable} is set, so {named} judges: about {_CALLS_A_PASS * repeats} "
             "calls a change (--judge lexical does without)",
             err=True,
         )
 
     async def ask() -> int | None:
-        async with open_model(workspace) as asked:
-            return await asked.probe_temperature(partial(probe, model))
+        async with open_model(workspace, kind) as asked:
+            return await asked.probe_temperature(partial(probe, kind, named))
 
-    return judged_scoring(model, temperature=asyncio.run(ask()), repeats=repeats)
+    return judged_scoring(named, temperature=asyncio.run(ask()), repeats=repeats, provider=kind)

@@ -105,6 +105,7 @@ def _scoring(template: JsonObject) -> ScoringProvider:
         _at(template, f"{judge}.model"),
         temperature=_at(template, f"{judge}.temperature"),
         repeats=_at(template, f"{judge}.repeats"),
+        provider=_at(template, f"{judge}.provider"),
     )
 
 

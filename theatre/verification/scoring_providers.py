@@ -142,12 +142,14 @@ _JUDGED_PATHS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def judged_scoring(model: str, *, temperature: int | None, repeats: int) -> ScoringProvider:
-    """Return the scoring by a model behind the Anthropic API, with the lexical one at weight 0.
+def judged_scoring(
+    model: str, *, temperature: int | None, repeats: int, provider: str = "anthropic"
+) -> ScoringProvider:
+    """Return the scoring by a model of a provider, with the lexical one at weight 0.
 
     `temperature` is None for a model that takes none; `repeats` is how often it judges an answer.
     """
-    judge = committed_judge(model, temperature=temperature, repeats=repeats)
+    judge = committed_judge(model, temperature=temperature, repeats=repeats, provider=provider)
     judged: dict[str, JsonObject] = {
         measure: {
             "scorer": SCORER.name,

@@ -88,9 +88,10 @@ def judged(
 ) -> Judged:
     given = arguments(folder, *options, "--json", construct=construct)
     with serving(service.respond) as server:
-        more = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.port}"}
+        name = service.provider.upper()
+        more = {f"{name}_BASE_URL": f"http://127.0.0.1:{server.port}"}
         if key is not None:
-            more["ANTHROPIC_API_KEY"] = key
+            more[f"{name}_API_KEY"] = key
         answer = forked(*given, home=folder / "home", more=more)
     return Judged(answer=answer, service=service, folder=folder)
 
@@ -275,6 +276,22 @@ def test_a_key_that_is_refused_stops_the_run_and_the_same_command_goes_on(tmp_pa
     assert (run.answer.code, run.report["check"]["verdict"]) == (0, "valid, logged")
     assert "going on with the unfinished theatre" in run.answer.stderr
     assert len(service.requests) == 1 + CALLS_A_CHANGE * (COMMITS - 2)
+
+
+def test_a_judge_behind_chat_completions_scores_as_the_other_form_does(
+    honest: Judged, tmp_path: Path
+) -> None:
+    """The same judge by rule, asked in another form and on this machine without a key."""
+    service = MessagesService(reading, provider="openai")
+    options = ("--judge", "openai", "--judge-model", "a-local-model")
+    run = judged(tmp_path, service, *options, key=None)
+    assert run.answer.code == 0, run.answer.stderr
+    assert run.report["check"]["verdict"] == "valid, logged"
+    assert run.report["scores"] == honest.report["scores"]
+    judge = run.template["scoring"]["criteria_scorers"]["precision"]["params"]["judge"]
+    assert (judge["provider"], judge["model"]) == ("openai", "a-local-model")
+    unnamed = judged(tmp_path, service, "--judge", "openai", "--new", key=None)
+    assert (unnamed.answer.code, "--judge-model" in unnamed.answer.stderr) == (2, True)
 
 
 def test_without_a_key_the_words_score_and_say_so(tmp_path: Path) -> None:

@@ -37,10 +37,8 @@ def asked(
     folder: Path, service: MessagesService, *options: str | Path, artefact: Path = FERRY
 ) -> Answer:
     with serving(service.respond) as server:
-        more = {
-            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.port}",
-            "ANTHROPIC_API_KEY": KEY,
-        }
+        name = service.provider.upper()
+        more = {f"{name}_BASE_URL": f"http://127.0.0.1:{server.port}", f"{name}_API_KEY": KEY}
         return forked(
             "debate", "evaluate", artefact, *JUDGE, *options, home=folder / "home", more=more
         )
@@ -73,6 +71,19 @@ def test_a_model_is_asked_about_each_turn_and_the_record_comes_to_the_same(tmp_p
     assert result["summary"]["models"] == {"claude-of-a-test": 2}
     assert (service.keys, KEY in answer.stdout + answer.stderr) == ({KEY}, False)
     assert "claude-of-a-test judges: 2 calls, one a turn" in answer.stderr
+    offline = again(tmp_path, kept(tmp_path, answer.document))
+    assert (offline.code, offline.stdout) == (0, answer.stdout), offline.stderr
+
+
+def test_a_judge_of_another_provider_is_asked_in_its_form_and_replayed(tmp_path: Path) -> None:
+    service = MessagesService(by_tags, provider="openai")
+    unnamed = asked(tmp_path, service, "--provider", "openai")
+    assert (unnamed.code, "expected --model with --provider openai" in unnamed.stderr) == (2, True)
+    answer = asked(tmp_path, service, "--provider", "openai", "--model", "a-local-model")
+    assert answer.code == 0, answer.stderr
+    (result,) = answer.document["results"]
+    assert (result["config"]["provider"], len(service.requests)) == ("openai", 3)
+    assert result["summary"]["models"] == {"a-local-model": 2}
     offline = again(tmp_path, kept(tmp_path, answer.document))
     assert (offline.code, offline.stdout) == (0, answer.stdout), offline.stderr
 

@@ -1,4 +1,4 @@
-"""A server that speaks the Anthropic Messages API, with judges by rule and with bad days."""
+"""A server that speaks Messages or chat completions, with judges by rule and with bad days."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Verdicts = Callable[[dict[str, Any]], dict[str, Any]]
 """From the data of a request to the answer of a judge."""
 
 KEY = "sk-test-0b1e2c3d-nobody-may-find-this"
-PATH = "/v1/messages"
+PATHS = {"anthropic": "/v1/messages", "openai": "/chat/completions"}
 
 
 class MessagesService:
-    """Answers `POST /v1/messages` as a judge would; its requests are kept as documents.
+    """Answers as a judge of `provider` would; its requests are kept as documents.
 
     `bad_days` says which request, from 0, is met how; `always` how every one is.
     """
@@ -31,7 +31,9 @@ class MessagesService:
         always: str | None = None,
         takes_temperature: bool = True,
         elsewhere: str = "",
+        provider: str = "anthropic",
     ) -> None:
+        self.provider = provider
         self.requests: list[dict[str, Any]] = []
         self.keys: set[str] = set()
         self._judge = judge
@@ -41,8 +43,9 @@ class MessagesService:
         self._elsewhere = elsewhere
 
     async def respond(self, request: Received, writer: asyncio.StreamWriter) -> None:
-        assert request.line.split(" ")[:2] == ["POST", PATH]
+        assert request.line.split(" ")[:2] == ["POST", PATHS[self.provider]]
         body = request.envelope
+        _require_form(self.provider, body)
         self.requests.append(body)
         self.keys.add(_key_of(request))
         bad = self._bad_days.get(len(self.requests) - 1, self._always)
@@ -59,7 +62,8 @@ class MessagesService:
         if bad is None and "temperature" in body and not self._takes_temperature:
             return _error("400 Bad Request", "temperature: not supported by this model")
         model = body["model"]
-        said = json.dumps(self._judge(json.loads(body["messages"][0]["content"])))
+        said = json.dumps(self._judge(json.loads(body["messages"][-1]["content"])))
+        message = MESSAGES[self.provider]
         whole = message(model, said)
         answers = {
             None: whole,
@@ -70,8 +74,8 @@ class MessagesService:
             "malformed": message(model, said[:-1]),
             "talkative": message(model, f"Here it is: {said}"),
             "another shape": message(model, '{"score": 1.0}'),
-            "refusal": message(model, said, stop_reason="refusal"),
-            "max_tokens": message(model, said, stop_reason="max_tokens"),
+            "refusal": message(model, said, stop_reason=REFUSED[self.provider]),
+            "max_tokens": message(model, said, stop_reason=CUT[self.provider]),
             "no message": response(b"<html>It works!</html>"),
             "cut body": whole[: len(whole) // 2],
             "huge": message(model, " " * 300_000),
@@ -96,6 +100,48 @@ def message(model: str, text: str, *, stop_reason: str = "end_turn") -> bytes:
         "usage": {"input_tokens": 10, "output_tokens": 5},
     }
     return response(json.dumps(document).encode(), headers="Content-Type: application/json\r\n")
+
+
+def completion(model: str, text: str, *, stop_reason: str = "stop") -> bytes:
+    """Return a chat completion that says `text`, or refuses with it."""
+    is_refused = stop_reason == "refusal"
+    said = {"content": None if is_refused else text, "refusal": text if is_refused else None}
+    document = {
+        "id": "chatcmpl-01",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": model,
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", **said},
+                "finish_reason": "stop" if is_refused else stop_reason,
+            }
+        ],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+    }
+    return response(json.dumps(document).encode(), headers="Content-Type: application/json\r\n")
+
+
+MESSAGES = {"anthropic": message, "openai": completion}
+REFUSED = {"anthropic": "refusal", "openai": "refusal"}
+CUT = {"anthropic": "max_tokens", "openai": "length"}
+
+
+def _require_form(provider: str, body: dict[str, Any]) -> None:
+    """Refuse what the provider's interface would: rubric, question and schema in their places."""
+    roles = [one["role"] for one in body["messages"]]
+    if provider == "openai":
+        form = body["response_format"]["json_schema"]
+        assert (body["response_format"]["type"], form["strict"]) == ("json_schema", True)
+        assert (roles, "system" in body, form["schema"]["type"]) == (
+            ["system", "user"],
+            False,
+            "object",
+        )
+        return
+    form = body["output_config"]["format"]
+    assert (roles, form["type"], bool(body["system"])) == (["user"], "json_schema", True)
 
 
 def _key_of(request: Received) -> str:

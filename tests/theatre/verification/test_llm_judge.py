@@ -227,7 +227,7 @@ def test_other_exchanges_than_those_that_are_asked_for_are_refused() -> None:
 
 
 def test_everything_that_is_recorded_of_an_answer_fits_its_record() -> None:
-    from theatre.judging.anthropic_judge import MAX_ANSWER_BYTES
+    from theatre.judging.model_judge import MAX_ANSWER_BYTES
 
     widest = "\U0001f600"
     names = [f"{number:03}{widest * 1000}" for number in range(200)]

@@ -34,7 +34,7 @@ from theatre.debate.validation import DebateArtefact
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import Judge, ScorerKind, ask_judge, replay_judgement
-from theatre.judging.messages import answered_by, read_answer
+from theatre.judging.messages import ANTHROPIC, PROVIDERS, answered_by, read_answer
 
 NAME = "judge/1"
 
@@ -42,10 +42,10 @@ NO_USABLE_ANSWER, NO_ARGUMENT = "NO_USABLE_ANSWER", "NO_ARGUMENT"
 _MAX_TOKENS = 8192
 
 
-def configuration(model: str, *, temperature: int | None) -> JsonObject:
+def configuration(model: str, *, temperature: int | None, provider: str = ANTHROPIC) -> JsonObject:
     """Return everything that decides how a judge is asked and read, as one object."""
     return {
-        "provider": "anthropic",
+        "provider": provider,
         "model": model,
         "temperature": temperature,
         "max_tokens": _MAX_TOKENS,
@@ -58,11 +58,12 @@ def configuration(model: str, *, temperature: int | None) -> JsonObject:
     }
 
 
-def probe(model: str, temperature: int | None) -> JsonObject:
+def probe(provider: str, model: str, temperature: int | None) -> JsonObject:
     """Return a short request of the kind that a judge is sent, of which nothing is stored."""
     said: JsonObject = {"speaker": 1, "action": "HOLD", "text": "HOLD, for nothing is known yet."}
     data: JsonObject = {"turn": said, "earlier": [], "earlier_omitted": 0}
-    return request(configuration(model, temperature=temperature), data)
+    config = configuration(model, temperature=temperature, provider=provider)
+    return request(config, data)
 
 
 async def evaluate(artefact: DebateArtefact, config: JsonObject, judge: Judge) -> JsonObject:
@@ -190,7 +191,9 @@ def _is_ours(config: JsonObject) -> bool:
     """Return whether a judge was asked and read as in this version, with any model."""
     model = config.get("model")
     return isinstance(model, str) and canonical_bytes(config) in {
-        canonical_bytes(configuration(model, temperature=temperature)) for temperature in (0, None)
+        canonical_bytes(configuration(model, temperature=temperature, provider=provider))
+        for temperature in (0, None)
+        for provider in PROVIDERS
     }
 
 

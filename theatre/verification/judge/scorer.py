@@ -8,6 +8,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, replay_judgement
+from theatre.judging.messages import PROVIDERS
 from theatre.verification.judge.measures import MEASURES, NotMeasurableError
 from theatre.verification.judge.questions import (
     MAX_CHARACTERS,
@@ -19,7 +20,6 @@ from theatre.verification.judge.questions import (
 )
 from theatre.verification.lexical import UNMEASURABLE
 
-PROVIDER = "anthropic"
 MAX_TOKENS = 8192
 MAX_REPEATS = 5
 """So that all exchanges about an answer fit its record, whatever a judge writes
@@ -77,10 +77,12 @@ def _passes(
     return made
 
 
-def committed_judge(model: str, *, temperature: int | None, repeats: int) -> JsonObject:
+def committed_judge(
+    model: str, *, temperature: int | None, repeats: int, provider: str = "anthropic"
+) -> JsonObject:
     """Return everything that decides how a judge is asked and read, as one object."""
     return {
-        "provider": PROVIDER,
+        "provider": provider,
         "model": model,
         "temperature": temperature,
         "max_tokens": MAX_TOKENS,
@@ -92,9 +94,10 @@ def committed_judge(model: str, *, temperature: int | None, repeats: int) -> Jso
     }
 
 
-def probe(model: str, temperature: int | None) -> JsonObject:
+def probe(provider: str, model: str, temperature: int | None) -> JsonObject:
     """Return a short request of the kind that a judge is sent, which nothing scores."""
-    return request("reply", committed_judge(model, temperature=temperature, repeats=1), _PROBE)
+    judge = committed_judge(model, temperature=temperature, repeats=1, provider=provider)
+    return request("reply", judge, _PROBE)
 
 
 _PROBE: JsonObject = {
@@ -111,7 +114,7 @@ _JUDGE_SCHEMA: JsonObject = {
     "additionalProperties": False,
     "required": [*committed_judge("", temperature=None, repeats=1)],
     "properties": {
-        "provider": {"const": PROVIDER},
+        "provider": {"enum": [*PROVIDERS]},
         "model": {"type": "string", "minLength": 1, "maxLength": 200},
         "temperature": {"enum": [0, None]},
         "max_tokens": {"type": "integer", "minimum": 1, "maximum": MAX_TOKENS},

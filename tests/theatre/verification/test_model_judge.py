@@ -1,4 +1,4 @@
-"""The judge behind the Messages API: every bad day of the API lands where it should."""
+"""A judge of any provider: every bad day of its API lands where it should."""
 
 from __future__ import annotations
 
@@ -16,20 +16,31 @@ from tests.theatre.verification.github_service import FakeTime
 from tests.theatre.verification.messages_server import KEY, MessagesService, reading
 from theatre.engine.canonical_json import JsonObject
 from theatre.judging import JudgeUnavailableError
-from theatre.judging.messages import answered_by
+from theatre.judging.messages import PROVIDERS, answered_by, provider_of
 from theatre.verification.judge.questions import read_answer, request
 from theatre.verification.judge.scorer import committed_judge, probe
 
 if TYPE_CHECKING:
-    from theatre.judging.anthropic_judge import AnthropicJudge
+    from theatre.judging.model_judge import ModelJudge
+    from theatre.providers.client import ProviderKind
 
 pytestmark = pytest.mark.untraced
 
 MODEL = "claude-sonnet-4-6"
 PATIENT = 60.0
 ATTEMPTS = 5
-JUDGE = committed_judge(MODEL, temperature=0, repeats=1)
-REQUEST = request("reply", JUDGE, {"expected": {"number": 1}, "reply": "1 file"})
+REQUESTS = {
+    kind: request(
+        "reply",
+        committed_judge(MODEL, temperature=0, repeats=1, provider=kind),
+        {"expected": {"number": 1}, "reply": "1 file"},
+    )
+    for kind in PROVIDERS
+}
+USAGE = {
+    "anthropic": {"input_tokens": 10, "output_tokens": 5},
+    "openai": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+}
 RIGHT: JsonObject = {"verdict": "right"}
 
 
@@ -41,8 +52,8 @@ def asked(
 ) -> JsonObject:
     """Ask a service once; time passes only while the judge waits."""
 
-    async def ask(judge: AnthropicJudge) -> JsonObject:
-        return await judge.ask(REQUEST)
+    async def ask(judge: ModelJudge) -> JsonObject:
+        return await judge.ask(REQUESTS[service.provider])
 
     result: JsonObject = using(service, ask, read_seconds=read_seconds, time=time)
     return result
@@ -50,7 +61,7 @@ def asked(
 
 def using(
     service: MessagesService,
-    work: Callable[[AnthropicJudge], Any],
+    work: Callable[[ModelJudge], Any],
     *,
     read_seconds: float = PATIENT,
     time: FakeTime | None = None,
@@ -58,17 +69,24 @@ def using(
     # The SDK loads for a second, which the other workers of a session do without.
     import httpx2
 
-    from theatre.judging.anthropic_judge import open_anthropic_judge
+    from theatre.judging.model_judge import open_model_judge
 
     passing = time or FakeTime()
+    kind: ProviderKind = "openai" if service.provider == "openai" else "anthropic"
     timeouts = httpx2.Timeout(PATIENT, read=read_seconds)
 
     def clock() -> datetime:
         return passing.now
 
     async def run(origin: str) -> object:
-        async with open_anthropic_judge(
-            KEY, origin, clock=clock, sleep=passing.sleep, timeouts=timeouts
+        async with open_model_judge(
+            kind,
+            origin,
+            api_key=KEY,
+            key_variable="A_KEY",
+            clock=clock,
+            sleep=passing.sleep,
+            timeouts=timeouts,
         ) as judge:
             return await work(judge)
 
@@ -76,14 +94,18 @@ def using(
         return asyncio.run(run(f"http://127.0.0.1:{server.port}"))
 
 
-def test_the_request_is_sent_as_it_is_recorded_and_the_answer_kept_as_it_came() -> None:
-    service = MessagesService(reading)
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_request_is_sent_as_it_is_recorded_and_the_answer_kept_as_it_came(
+    provider: str,
+) -> None:
+    service = MessagesService(reading, provider=provider)
     answer = asked(service)
-    assert (service.requests, service.keys) == ([REQUEST], {KEY})
-    assert (REQUEST["temperature"], REQUEST["model"]) == (0, MODEL)
+    sent = REQUESTS[provider]
+    assert (service.requests, service.keys, provider_of(sent)) == ([sent], {KEY}, provider)
+    assert (sent["temperature"], sent["model"]) == (0, MODEL)
     assert (answer["status"], answer["reason"]) == (200, None)
     assert (read_answer("reply", answer), answered_by(answer)) == (RIGHT, MODEL)
-    assert json.loads(str(answer["body"]))["usage"] == {"input_tokens": 10, "output_tokens": 5}
+    assert json.loads(str(answer["body"]))["usage"] == USAGE[provider]
 
 
 def test_a_limit_is_waited_for_as_long_as_the_api_says() -> None:
@@ -146,22 +168,27 @@ def test_what_would_be_the_same_again_is_not_tried_again(bad: str, reason: str) 
     assert (len(str(answer["body"])) <= 300, read_answer("reply", answer)) == (True, None)
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize(
     "bad", ["malformed", "talkative", "another shape", "refusal", "max_tokens", "no message"]
 )
-def test_an_answer_that_cannot_be_read_is_kept_and_never_asked_for_again(bad: str) -> None:
-    service = MessagesService(reading, always=bad)
+def test_an_answer_that_cannot_be_read_is_kept_and_never_asked_for_again(
+    bad: str, provider: str
+) -> None:
+    service = MessagesService(reading, always=bad, provider=provider)
     answer = asked(service)
     assert (answer["reason"], answer["status"], len(service.requests)) == (None, 200, 1)
     assert (bool(answer["body"]), read_answer("reply", answer)) == (True, None)
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden", "404 Not Found"])
-def test_a_key_or_model_that_is_refused_ends_the_asking(status: str) -> None:
-    service = MessagesService(reading, always=status)
+def test_a_key_or_model_that_is_refused_ends_the_asking(status: str, provider: str) -> None:
+    service = MessagesService(reading, always=status, provider=provider)
     with pytest.raises(JudgeUnavailableError, match=status[:3]) as refused:
         asked(service)
     assert (len(service.requests), KEY in str(refused.value)) == (1, False)
+    assert "set A_KEY" in str(refused.value)
 
 
 def test_a_key_that_is_sent_back_is_not_kept() -> None:
@@ -185,7 +212,12 @@ def test_a_model_is_asked_whether_it_takes_temperature_0(
     *, takes: bool, committed: int | None
 ) -> None:
     service = MessagesService(reading, takes_temperature=takes)
-    assert using(service, lambda judge: judge.probe_temperature(partial(probe, MODEL))) == committed
+    assert (
+        using(
+            service, lambda judge: judge.probe_temperature(partial(probe, service.provider, MODEL))
+        )
+        == committed
+    )
     assert [body.get("temperature") for body in service.requests] == [0, None][: 2 - takes]
 
 
@@ -193,4 +225,6 @@ def test_a_model_is_asked_whether_it_takes_temperature_0(
 def test_a_model_that_does_not_answer_at_all_is_named(bad: str) -> None:
     service = MessagesService(reading, always=bad)
     with pytest.raises(JudgeUnavailableError, match=f"expected {MODEL} at http"):
-        using(service, lambda judge: judge.probe_temperature(partial(probe, MODEL)))
+        using(
+            service, lambda judge: judge.probe_temperature(partial(probe, service.provider, MODEL))
+        )

@@ -1,4 +1,4 @@
-"""The judge behind the Anthropic Messages API, through the client of providers.
+"""A language model as judge, through the client of providers.
 
 It sends requests as they are and keeps what came back as it came. What an answer says is for
 `messages.read_answer`, which a check uses too.
@@ -22,6 +22,7 @@ from theatre.providers.client import (
     TIMEOUTS,
     UNKNOWN_MODEL,
     ProviderClient,
+    ProviderKind,
     ProviderReply,
     Timeout,
     open_provider,
@@ -40,13 +41,22 @@ _OUT_OF_ORDER: Final = frozenset({KEY_REFUSED, UNKNOWN_MODEL})
 _QUOTED = 300
 
 
-class AnthropicJudge:
+class ModelJudge:
     """Asks one model at a time; a `Judge` of the engine."""
 
-    def __init__(self, client: ProviderClient, *, origin: str, clock: Clock, sleep: Sleep) -> None:
-        """Ask through `client`."""
+    def __init__(
+        self,
+        client: ProviderClient,
+        *,
+        origin: str,
+        key_variable: str,
+        clock: Clock,
+        sleep: Sleep,
+    ) -> None:
+        """Ask through `client`; `key_variable` is where a user sets its key."""
         self._client = client
         self._origin = origin
+        self._key_variable = key_variable
         self._clock = clock
         self._sleep = sleep
 
@@ -99,7 +109,7 @@ class AnthropicJudge:
         if reply.reason in _OUT_OF_ORDER:
             raise JudgeUnavailableError(
                 f"expected {self._origin} to take the key and know the model, got {reply.status}: "
-                f"{(reply.body or '')[:_QUOTED]!r}; set ANTHROPIC_API_KEY, or give another model"
+                f"{(reply.body or '')[:_QUOTED]!r}; set {self._key_variable}, or give another model"
             )
         if reply.status is None:
             return replace(reply, body=None)
@@ -116,17 +126,17 @@ class AnthropicJudge:
 
 
 @contextlib.asynccontextmanager
-async def open_anthropic_judge(
-    api_key: str,
+async def open_model_judge(
+    kind: ProviderKind,
     origin: str,
     *,
+    api_key: str | None,
+    key_variable: str,
     clock: Clock,
     sleep: Sleep,
     timeouts: Timeout = TIMEOUTS,
-) -> AsyncIterator[AnthropicJudge]:
-    """Open a judge at `origin`, the root of an Anthropic API; on leaving, it is closed."""
-    opened = open_provider(
-        "anthropic", origin, key=api_key, max_bytes=MAX_ANSWER_BYTES, timeouts=timeouts
-    )
+) -> AsyncIterator[ModelJudge]:
+    """Open a judge at `origin`, the base URL of an API of that kind; on leaving, it is closed."""
+    opened = open_provider(kind, origin, key=api_key, max_bytes=MAX_ANSWER_BYTES, timeouts=timeouts)
     async with opened as client:
-        yield AnthropicJudge(client, origin=origin, clock=clock, sleep=sleep)
+        yield ModelJudge(client, origin=origin, key_variable=key_variable, clock=clock, sleep=sleep)
