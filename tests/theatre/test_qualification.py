@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import QualificationError
 from theatre.engine.scoring.differences import Tally
 from theatre.engine.scoring.qualification import (
     LabelledRow,
-    QualificationError,
     balanced_accuracy,
     counted_again,
     figures_of,

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Final, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
-from theatre.engine.errors import TheatreError
+from theatre.engine.errors import QualificationError
 from theatre.engine.scoring.arithmetic import (
     exact,
     published_interval,
@@ -43,12 +43,6 @@ MINIMUM: Final = 0.75
 """What the lower bound of the balanced accuracy must reach."""
 
 VERSION: Final = "1.0.0"
-
-
-class QualificationError(TheatreError):
-    """A document is no qualification, or its figures do not follow from its rows."""
-
-    code = "qualification-refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
