@@ -1,6 +1,6 @@
 """How often a measure is right about claims whose truth is known: its qualification.
 
-A measure that no one measured carries no tier (docs/measures.md). What is counted here is what a
+A measure that no one measured carries no tier (docs/scorers.md). What is counted here is what a
 document of a qualification says; it follows from the rows that are in it, so that anyone counts
 again.
 """
