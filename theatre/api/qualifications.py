@@ -20,7 +20,7 @@ from theatre.engine.canonical_json import (
     sha256_hex,
 )
 from theatre.engine.clock import parse_rfc3339
-from theatre.engine.errors import NotFoundError, TheatreError
+from theatre.engine.errors import NotFoundError, QualificationError, TheatreError
 from theatre.engine.models import Scorer
 from theatre.engine.scoring.qualification import counted_again
 from theatre.files.durable import replace_durably
@@ -60,6 +60,21 @@ def exchange_lines(exchanges: Mapping[str, Sequence[JsonObject]]) -> bytes:
         canonical_line({"claim_id": claim, "exchanges": list(asked)})
         for claim, asked in sorted(exchanges.items())
     )
+
+
+def read_exchanges(data: bytes) -> dict[str, list[JsonObject]]:
+    """Return claim → exchanges; QualificationError for lines that are none."""
+    found: dict[str, list[JsonObject]] = {}
+    for line in map(parse_object, data.splitlines()):
+        claim, asked = line.get("claim_id"), line.get("exchanges")
+        if (
+            not isinstance(claim, str)
+            or not isinstance(asked, list)
+            or not all(isinstance(one, dict) for one in asked)
+        ):
+            raise QualificationError("expected claim_id and exchanges in a line, got others")
+        found[claim] = cast("list[JsonObject]", asked)
+    return found
 
 
 def write_qualification(path: Path, document: JsonObject, issuer: str, at: datetime) -> str:
@@ -156,10 +171,11 @@ def _against_labels(
         if sha256_hex(lines) != document["exchanges_sha256"]:
             yield "measured", wanted, "exchanges of another hash", False
             return
-        read = map(parse_object, lines.splitlines())
-        exchanges = {
-            cast("str", one["claim_id"]): cast("list[JsonObject]", one["exchanges"]) for one in read
-        }
+        try:
+            exchanges = read_exchanges(lines)
+        except TheatreError as error:
+            yield "measured", wanted, str(error), False
+            return
     made = score_claims(labelled, scorer, measure["params"], exchanges)
     same = [row.as_document() for row in made] == rows
     yield "measured", wanted, "the same" if same else "other scores", same

@@ -14,7 +14,7 @@ from tests.theatre.oracles.loopback import serving
 from tests.theatre.verification.messages_server import KEY, MessagesService, reading
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, exit_code_of
-from theatre.engine.canonical_json import canonical_line, canonical_sha256
+from theatre.engine.canonical_json import canonical_line, canonical_sha256, sha256_hex
 from theatre.engine.errors import TheatreError
 from theatre.engine.scoring.qualification import counted_again
 
@@ -168,8 +168,12 @@ def test_a_judge_is_asked_about_each_claim_and_his_exchanges_are_kept(
     exchanges = tmp_path / "judge.exchanges.jsonl"
     exchanges.write_bytes(exchanges.read_bytes().replace(b"supported", b"not_shown"))
     assert checked(out, "--labelled", labelled)["measured"] == "fail"
-    exchanges.write_bytes(b"")
-    assert checked(out, "--labelled", labelled)["measured"] == "fail"
+    for odd in (b"", b"{}\n", b"x", b'{"claim_id":"alpha-1","exchanges":[1]}\n'):
+        exchanges.write_bytes(odd)
+        # Even where the document names them.
+        document["exchanges_sha256"] = sha256_hex(odd)
+        out.write_bytes(canonical_line(document))
+        assert checked(out, "--labelled", labelled)["measured"] == "fail"
     exchanges.unlink()
     assert checked(out, "--labelled", labelled)["measured"] == "unanchored"
 
