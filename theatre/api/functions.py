@@ -5,7 +5,7 @@ They import what does the work when they are called: who has imported them has w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,12 +100,16 @@ def check(
     *,
     certificate: str | Path | None = None,
     verification: str | Path | None = None,
+    labelled: Sequence[str | Path] = (),
     trust: str | Path | None = None,
     policy: str | Path | None = None,
     online: bool = False,
     require: Requirement | None = None,
 ) -> CheckReport:
     """Recompute everything in an evidence bundle from the bundle alone, and check its proofs.
+
+    Where `path` is the file of a qualification, that is counted again, and measured again where
+    `labelled` are the files of its labelled set.
 
     `certificate` is the certificate as its issuer gave it, a file outside the bundle,
     `verification` a verification certificate to be made again. `trust` is the issuer's trust.json,
@@ -124,6 +128,17 @@ def check(
     reader = None
     if trust is not None:
         reader = read_reader(Path(trust), None if policy is None else Path(policy), bundle)
+    if bundle.is_file() and b'"labelled_set"' in bundle.read_bytes():
+        from theatre.api.qualifications import check_qualification, read_labelled_files
+        from theatre.scorers import load_scorers
+
+        claims = read_labelled_files(map(Path, labelled)) if labelled else None
+        report = check_qualification(bundle, load_scorers(), labelled=claims, reader=reader)
+        if require is not None:
+            require_verdict(report, require)
+        return report
+    if labelled:
+        raise UsageError("expected a qualification with --labelled, got something else")
     copy = None if certificate is None else Path(certificate)
     report = check_folder(bundle, certificate=copy, reader=reader, online=online)
     if verification is not None:

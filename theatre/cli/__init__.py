@@ -56,6 +56,10 @@ COMMANDS = {
     "log": ("theatre.cli.log_group:log", "Show, export, check and recover your log."),
     "monitor": ("theatre.cli.monitor_command:monitor", "Follow a log, and list what it owes."),
     "pin": ("theatre.cli.pin_command:pin", "Compile a draft into the template to commit."),
+    "qualify": (
+        "theatre.cli.qualify_command:qualify",
+        "Measure a measure against labelled claims.",
+    ),
     "report": (
         "theatre.cli.report_command:report",
         "Write the page of a certificate, as one file.",

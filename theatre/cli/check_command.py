@@ -41,6 +41,12 @@ def _write_verifier(context: click.Context, path: Path) -> None:
     help="A verification certificate, to be made again from the bundle and compared.",
 )
 @click.option(
+    "--labelled",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Of a qualification: the files of its labelled set, or their folder.",
+)
+@click.option(
     "--trust",
     "trust_file",
     type=click.Path(path_type=Path),
@@ -63,6 +69,7 @@ def check(
     *,
     certificate: Path | None,
     verification: Path | None,
+    labelled: tuple[Path, ...],
     trust_file: Path | None,
     policy: Path | None,
     online: bool,
@@ -70,6 +77,9 @@ def check(
     as_json: bool,
 ) -> None:
     """Recompute everything in BUNDLE, an evidence bundle's folder, from the bundle alone.
+
+    BUNDLE may be the file of a qualification, too: it is counted again, and with --labelled
+    measured again.
 
     With --trust, hold the proofs next to it to the issuer's keys and log; what your own key signed
     needs no file.
@@ -81,6 +91,7 @@ def check(
         bundle,
         certificate=certificate,
         verification=verification,
+        labelled=labelled,
         trust=trust_file,
         policy=policy,
         online=online,

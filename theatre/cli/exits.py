@@ -138,6 +138,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.ProgrammeError, ExitCode.INVALID),
     (errors.HumanScoreRefusedError, ExitCode.INVALID),
     (errors.BundleError, ExitCode.INVALID),
+    (errors.QualificationError, ExitCode.INVALID),
     (errors.InvalidReportError, ExitCode.INVALID),
     (errors.RlmfExportError, ExitCode.INVALID),
     (errors.NotComparableError, ExitCode.INVALID),

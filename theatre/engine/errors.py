@@ -178,6 +178,12 @@ class JournalChangedError(JournalError):
     """What a run has recorded is not what its audit trail names: the theatre ends as failed."""
 
 
+class QualificationError(TheatreError):
+    """A document is no qualification of a measure, or holds rows that are none."""
+
+    code = "qualification-refused"
+
+
 class BundleError(TheatreError):
     """A folder is not an evidence bundle, or one cannot be written."""
 

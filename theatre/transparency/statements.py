@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 CERTIFICATE_TYPE: Final = "urn:echelon:attestation:calibration-certificate:v1"
+QUALIFICATION_TYPE: Final = "urn:echelon:attestation:qualification:v1"
 RESULT_TYPE: Final = "https://in-toto.io/attestation/svr/v0.2"
 BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 MAX_BUNDLE_BYTES: Final = 1024 * 1024
@@ -107,6 +108,18 @@ def result_statement(
         "properties": [*properties],
     }
     return _statement(certificate, RESULT_TYPE, predicate)
+
+
+def qualification_statement(document: JsonObject, sha256: str) -> bytes:
+    """Return the statement about a measure's qualification; `sha256` is of its canonical bytes."""
+    return canonical_line(
+        {
+            "_type": STATEMENT_TYPE,
+            "subject": [{"name": "qualification", "digest": {"sha256": sha256}}],
+            "predicateType": QUALIFICATION_TYPE,
+            "predicate": {"qualification": document},
+        }
+    ).removesuffix(b"\n")
 
 
 def tier_property(certificate: JsonObject, *, at: datetime) -> str | None:

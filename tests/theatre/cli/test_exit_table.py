@@ -38,6 +38,7 @@ MISSING = {
     "inspect": "inspect nope",
     "pin": "pin nope",
     "report": "report nope",
+    "qualify": "qualify lexical_precision --labelled nope -o x",
     "reproduce": "reproduce nope",
     "run": "run nope",
     "score": "score --data nope --output x",

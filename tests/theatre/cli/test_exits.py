@@ -45,6 +45,7 @@ TABLE = {
         "AddressNotAllowedError",
         "AlreadySealedError",
         "BundleError",
+        "QualificationError",
         "CanonicalisationError",
         "CoinError",
         "CommitmentError",
