@@ -291,7 +291,7 @@ def test_a_judge_behind_chat_completions_scores_as_the_other_form_does(
     judge = run.template["scoring"]["criteria_scorers"]["precision"]["params"]["judge"]
     assert (judge["provider"], judge["model"]) == ("openai", "a-local-model")
     unnamed = judged(tmp_path, service, "--judge", "openai", "--new", key=None)
-    assert (unnamed.answer.code, "--judge-model" in unnamed.answer.stderr) == (2, True)
+    assert (unnamed.answer.code, "--judge-model" in unnamed.answer.stdout) == (2, True)
 
 
 def test_without_a_key_the_words_score_and_say_so(tmp_path: Path) -> None:
