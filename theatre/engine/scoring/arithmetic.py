@@ -71,7 +71,7 @@ def normalised_weights(weights: Sequence[float]) -> tuple[Fraction, ...]:
 
 
 LEVEL = 0.95
-_Z = 1.959963984540054
+Z = 1.959963984540054
 """The 97.5 % point of the standard normal distribution."""
 
 
@@ -102,9 +102,9 @@ def wilson_bounds(share: float, trials: float) -> tuple[float, float]:
     """
     # Not p ± 2 standard errors: that misses its coverage at small n, and 30 of 30 right would
     # have no width at all, so that a construct would be certain of itself after thirty answers.
-    shrink = 1 + _Z * _Z / trials
-    centre = (share + _Z * _Z / (2 * trials)) / shrink
-    half = _Z * math.sqrt(share * (1 - share) / trials + _Z * _Z / (4 * trials * trials)) / shrink
+    shrink = 1 + Z * Z / trials
+    centre = (share + Z * Z / (2 * trials)) / shrink
+    half = Z * math.sqrt(share * (1 - share) / trials + Z * Z / (4 * trials * trials)) / shrink
     return centre - half, centre + half
 
 

@@ -19,6 +19,7 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.scoring.arithmetic import (
     LEVEL,
     NANO,
+    Z,
     published_interval,
     rounded_number,
     undefined_interval,
@@ -34,7 +35,6 @@ from theatre.engine.scoring.bootstrap import Floats, Sample, resampled_interval
 # platform.
 
 
-_Z = 1.959963984540054
 _Z_POWER = 0.8416212335729143
 """The 80 % point of the standard normal distribution."""
 _PLACES = 6
@@ -67,14 +67,19 @@ def share_of_pairs(units: Mapping[str, Tally]) -> JsonObject:
     if len(units) < _FEWEST_UNITS:
         return _undefined(rounded_number(share))
     is_single = all(unit.pairs == 1 for unit in units.values())
-    trials = float(pairs) if is_single else _effective(units, share, pairs)
+    trials = float(pairs) if is_single else effective_pairs(units)
     low, high = wilson_bounds(float(share), trials)
     method = "wilson" if is_single else "cluster_wilson"
     return {"value": rounded_number(share)} | published_interval(low, high, method)
 
 
-def _effective(units: Mapping[str, Tally], share: Fraction, pairs: int) -> float:
-    """Return how many independent pairs would tell as much: at most as many as there are."""
+def effective_pairs(units: Mapping[str, Tally]) -> float:
+    """Return how many independent pairs would tell as much: at most as many as there are.
+
+    From two units on, with a pair or more.
+    """
+    pairs = sum(unit.pairs for unit in units.values())
+    share = Fraction(sum(unit.hits for unit in units.values()), pairs)
     squares = sum(
         ((unit.hits - share * unit.pairs) ** 2 for unit in units.values()), start=Fraction(0)
     )
@@ -101,7 +106,7 @@ def mean_difference(units: Mapping[str, Sequence[Fraction | int]]) -> JsonObject
     if len(means) < _FEWEST_UNITS:
         return _undefined(value)
     centre, error = _adjust(means)
-    half = _Z * error
+    half = Z * error
     return {
         "value": value,
         "low": max(-1.0, round(float(centre) - half, _PLACES)),
@@ -121,7 +126,7 @@ def detectable_difference(units: Mapping[str, Sequence[Fraction | int]]) -> floa
     if len(means) < _FEWEST_UNITS:
         return None
     _, error = _adjust(means)
-    needed = round((_Z + _Z_POWER) * error, _PLACES)
+    needed = round((Z + _Z_POWER) * error, _PLACES)
     return needed if needed <= 1 else None
 
 
@@ -263,7 +268,7 @@ def clustered_difference(units: Units, *, seed: str) -> tuple[JsonObject, float 
     low, high = (round(2 * float(str(interval[bound])) - 1, _PLACES) for bound in ("low", "high"))
     jackknife = sample.leave_one_out()
     square = (len(units) - 1) / len(units) * float(np.square(jackknife - jackknife.mean()).sum())
-    needed = round((_Z + _Z_POWER) * 2 * math.sqrt(square), _PLACES)
+    needed = round((Z + _Z_POWER) * 2 * math.sqrt(square), _PLACES)
     found = {"value": value} | interval | {"low": low, "high": high}
     return found, needed if needed <= 1 else None
 

@@ -1,0 +1,156 @@
+"""Rates that a judge gave, corrected for the errors that are known of it.
+
+A judge that errs moves a rate towards the middle: of 10 % true claims, one that is right nine times
+in ten calls 18 % true. Two corrections, with intervals that hold the luck of the items and that of
+the labelled ones: `corrected_rate` from control items whose answers are known, `powered_rate` from
+labels on a random part of the run's own items. When which, and what the intervals hold in
+simulated runs: docs/statistics.md. Only sums, products, quotients and square roots of doubles are
+used, and sums that do not depend on the order of items.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.scoring.arithmetic import (
+    Z,
+    published_interval,
+    rounded_number,
+    undefined_interval,
+    wilson_bounds,
+)
+from theatre.engine.scoring.differences import Tally
+
+FEWEST_ITEMS = 100
+"""Below so many items, controls of either sort, or labels, nothing is corrected."""
+LEAST_SKILL = Fraction(13, 10)
+"""Below this sum of sensitivity and specificity nothing is corrected; a coin has 1."""
+
+FEW_ITEMS = "fewer than 100 items"
+FEW_TRUE_CONTROLS = "fewer than 100 true controls"
+FEW_FALSE_CONTROLS = "fewer than 100 false controls"
+FEW_LABELS = "fewer than 100 labelled items"
+NO_OTHERS = "no items without a label"
+TOO_WEAK = "sensitivity + specificity below 1.3"
+OUTSIDE = "the judged rate is one that the judge's known errors cannot give"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeErrors:
+    """How a judge did on control items: of the true ones it supported, of the false ones refused.
+
+    The first share is its sensitivity, the second its specificity.
+    """
+
+    supported: Tally
+    refused: Tally
+
+
+def corrected_rate(
+    judged: Tally, errors: JudgeErrors, *, trials: float | None = None
+) -> JsonObject:
+    """Return the share of true items behind the share that a judge supported, with its interval.
+
+    The value is that of Rogan and Gladen 1978, never outside 0 … 1; the interval that of Lang and
+    Reiczigel 2014 ("Confidence limits for prevalence of disease adjusted for estimated sensitivity
+    and specificity"). `trials` is how many independent items would tell as much, where items share
+    clusters; else all count. Null with its `reason` where there are too few items or controls,
+    where the judge knows too little, and where no rate from 0 to 1 fits: then it judged the
+    controls otherwise than the items.
+    """
+    supported, refused = errors.supported, errors.refused
+    for counted, reason in (
+        (judged.pairs, FEW_ITEMS),
+        (supported.pairs, FEW_TRUE_CONTROLS),
+        (refused.pairs, FEW_FALSE_CONTROLS),
+    ):
+        if counted < FEWEST_ITEMS:
+            return _null(reason)
+    sensitivity = Fraction(supported.hits, supported.pairs)
+    specificity = Fraction(refused.hits, refused.pairs)
+    if sensitivity + specificity < LEAST_SKILL:
+        return _null(TOO_WEAK)
+    rate = Fraction(judged.hits, judged.pairs)
+    value = (rate + specificity - 1) / (sensitivity + specificity - 1)
+    low, high = _lang_reiczigel(rate, float(judged.pairs) if trials is None else trials, errors)
+    if high < 0 or low > 1:
+        return _null(OUTSIDE)
+    return _found(float(value), low, high, "lang_reiczigel")
+
+
+def _lang_reiczigel(rate: Fraction, trials: float, errors: JudgeErrors) -> tuple[float, float]:
+    square = Z * Z
+    n = trials + square
+    p = (float(rate) * trials + square / 2) / n
+    n_true, n_false = errors.supported.pairs + 2, errors.refused.pairs + 2
+    se, sp = (errors.supported.hits + 1) / n_true, (errors.refused.hits + 1) / n_false
+    skill = se + sp - 1
+    centre = (p + sp - 1) / skill
+    of_true, of_false = se * (1 - se) / n_true, sp * (1 - sp) / n_false
+    shift = 2 * square * (centre * of_true - (1 - centre) * of_false)
+    variance = p * (1 - p) / n + centre * centre * of_true + (1 - centre) * (1 - centre) * of_false
+    half = Z * math.sqrt(variance) / skill
+    return centre + shift - half, centre + shift + half
+
+
+def powered_rate(
+    labels: Sequence[float], judged: Sequence[float], others: Sequence[float]
+) -> JsonObject:
+    """Return the mean label of all items of a run of which a random part has labels.
+
+    `judged` is what the judge said of the items with `labels`, in their order, `others` what it
+    said of the rest; all from 0 to 1. Prediction-powered inference with the weight of the judge
+    that has the least variance, so one that knows nothing is left out (Angelopoulos, Duchi and
+    Zrnic 2023, "PPI++"). The interval is Wilson's, for as many labels as would vary as much: a
+    normal one is too short near 0 and 1.
+    """
+    n, n_others = len(labels), len(others)
+    if n < FEWEST_ITEMS:
+        return _null(FEW_LABELS)
+    if not n_others:
+        return _null(NO_OTHERS)
+    weight = _weight_of_judge(labels, judged, others)
+    value = _mean(labels) + weight * (_mean(others) - _mean(judged))
+    rest = [label - weight * said for label, said in zip(labels, judged, strict=True)]
+    variance = _variance(rest) / n + weight * weight * _variance([*judged, *others]) / n_others
+    value = min(1.0, max(0.0, value))
+    # On an edge the labels themselves are what is left. All labels would tell no more than n + N.
+    trials = min(value * (1 - value) / variance, n + n_others) if variance else float(n)
+    low, high = wilson_bounds(value, trials or float(n))
+    return _found(value, low, high, "ppi_wilson")
+
+
+def _weight_of_judge(
+    labels: Sequence[float], judged: Sequence[float], others: Sequence[float]
+) -> float:
+    spread = _variance([*judged, *others])
+    if not spread:
+        return 0.0
+    label, said = _mean(labels), _mean(judged)
+    products = ((one - label) * (two - said) for one, two in zip(labels, judged, strict=True))
+    shared = math.fsum(products) / (len(labels) - 1)
+    return min(1.0, max(0.0, shared / ((1 + len(labels) / len(others)) * spread)))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = _mean(values)
+    squares: Iterable[float] = ((value - mean) * (value - mean) for value in values)
+    return math.fsum(squares) / (len(values) - 1)
+
+
+def _found(value: float, low: float, high: float, method: str) -> JsonObject:
+    clipped = Fraction(min(1.0, max(0.0, value)))
+    interval = published_interval(low, high, method)
+    return {"value": rounded_number(clipped)} | interval | {"reason": None}
+
+
+def _null(reason: str) -> JsonObject:
+    return {"value": None} | undefined_interval() | {"reason": reason}
