@@ -279,8 +279,9 @@ class ContainerAdapter(PlainAdapter):
         code, _, stderr = await _run([runtime, "image", "inspect", self._image], b"")
         if code != 0:
             await _require_daemon(runtime)
+            said = clean_detail(stderr.strip(), limit=300)
             raise ConstructUnreachableError(
-                f"expected the image {self._image} here, got: {clean_detail(stderr.strip(), limit=300)}; "
+                f"expected the image {self._image} here, got: {said}; "
                 f"{Path(runtime).name} pull {self._image}"
             )
 
@@ -325,8 +326,9 @@ async def _require_daemon(runtime: str) -> None:
     """
     code, _, stderr = await _run([runtime, "version"], b"")
     if code != 0:
+        said = clean_detail(stderr.strip(), limit=300)
         raise ConstructUnreachableError(
-            f"expected a daemon that answers {runtime}, got: {clean_detail(stderr.strip(), limit=300)}; "
+            f"expected a daemon that answers {runtime}, got: {said}; "
             "start it, name another one in DOCKER_HOST, or install podman, which needs none"
         )
 
