@@ -94,6 +94,9 @@ def one_round(url: str, folder: Path, episodes: int) -> dict[str, Taken]:
         "INSPECT_LOG_DIR": f"{folder}/logs",
         "ECHELON_HOME": f"{folder}/home",
         "ECHELON_TRUST_HOME": f"{folder}/trust",
+        # An installed package has its bytecode: neither side pays for compiling in each process.
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": f"{folder.parent}/bytecode",
     }
     folder.mkdir()
     draft = folder / "template.yaml"
@@ -127,6 +130,7 @@ def compare(episodes: int, rounds: int, seconds: float) -> None:
     """Print the figures: of whole processes, and of an episode more, without what starts cost."""
     few, whole, slopes = max(1, episodes // 4), [], []
     with construct(seconds) as url, tempfile.TemporaryDirectory() as folder:
+        one_round(url, Path(folder) / "bytecode-is-written", 1)
         for number in range(rounds):
             small = one_round(url, Path(folder) / f"few-{number}", few)
             large = one_round(url, Path(folder) / f"many-{number}", episodes)

@@ -203,10 +203,10 @@ def register() -> None:  # noqa: C901  # its base class is not there before: met
         def __init__(self) -> None:
             self._tasks: dict[str, TaskRecording] = {}
 
-        def enabled(self) -> bool:
-            return VARIABLE in os.environ
-
         async def on_task_start(self, data: TaskStart) -> None:
+            # Asked here and not by `enabled`, which inspect_ai calls sixteen times a sample.
+            if VARIABLE not in os.environ:
+                return
             task = await _in_thread(_begin, data, registry_create)
             if task is not None:
                 self._tasks[data.eval_id] = task

@@ -278,8 +278,10 @@ class ContainerAdapter(PlainAdapter):
         runtime = find_runtime()
         code, _, stderr = await _run([runtime, "image", "inspect", self._image], b"")
         if code != 0:
+            await _require_daemon(runtime)
+            said = clean_detail(stderr.strip(), limit=300)
             raise ConstructUnreachableError(
-                f"expected the image {self._image} here, got: {clean_detail(stderr, limit=300)}; "
+                f"expected the image {self._image} here, got: {said}; "
                 f"{Path(runtime).name} pull {self._image}"
             )
 
@@ -315,6 +317,20 @@ class ContainerAdapter(PlainAdapter):
                 await asyncio.shield(_run([runtime, "rm", "--force", name], b""))
                 raise
         return judge_output(output, 0 if code == 0 else f"exit code {code}", stderr)
+
+
+async def _require_daemon(runtime: str) -> None:
+    """Raise ConstructUnreachableError where the command is there and its daemon is not.
+
+    Both then fail to inspect an image: `version` fails for want of a daemon alone.
+    """
+    code, _, stderr = await _run([runtime, "version"], b"")
+    if code != 0:
+        said = clean_detail(stderr.strip(), limit=300)
+        raise ConstructUnreachableError(
+            f"expected a daemon that answers {runtime}, got: {said}; "
+            "start it, name another one in DOCKER_HOST, or install podman, which needs none"
+        )
 
 
 async def _run(argv: Sequence[str], sent: bytes) -> tuple[int, bytes, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -265,12 +266,43 @@ def test_without_podman_and_docker_one_message_says_so() -> None:
     assert find_runtime(lambda name: f"/bin/{name}" if name == "docker" else None) == "/bin/docker"
 
 
-def test_what_a_container_could_reach_is_not_known() -> None:
-    adapter = ContainerAdapter(
+def _container() -> ContainerAdapter:
+    return ContainerAdapter(
         IMAGE,
         CommandSettings(),
         version="0" * 64,
         clock=AROUND.clock,
         monotonic=AROUND.monotonic,
     )
-    assert not asyncio.run(adapter.probe_isolation([])).holds
+
+
+def test_what_a_container_could_reach_is_not_known() -> None:
+    assert not asyncio.run(_container().probe_isolation([])).holds
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("echo Cannot connect >&2; exit 1", "expected a daemon that answers .*Cannot connect.*;"),
+        ('echo No such image >&2; test "$1" = version', "expected the image .*; docker pull"),
+    ],
+)
+def test_a_runtime_without_its_daemon_is_another_fault_than_an_image_that_is_not_here(
+    program: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docker").write_text(f"#!/bin/sh\n{program}\n", encoding="utf-8")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConstructUnreachableError, match=said):
+        asyncio.run(_container().check_reachable())
+
+
+@pytest.mark.skipif(shutil.which("docker") is None, reason="there is no docker client here")
+def test_a_docker_client_without_a_daemon_says_what_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docker").symlink_to(str(shutil.which("docker")))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+    with pytest.raises(ConstructUnreachableError, match=r"expected a daemon .*DOCKER_HOST"):
+        asyncio.run(_container().check_reachable())

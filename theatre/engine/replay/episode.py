@@ -266,8 +266,10 @@ class EpisodeCaller:
         for attempt in await self._invoke(self._adapters[hop.construct_id], request):
             # None is answered before it was asked for, or before the one before it.
             latest = max(latest, attempt.response.responded_at)
-            response = replace(attempt.response, responded_at=latest)
-            attempts.append(replace(attempt, response=response))
+            if attempt.response.responded_at != latest:
+                response = replace(attempt.response, responded_at=latest)
+                attempt = replace(attempt, response=response)  # noqa: PLW2901  # the same, later
+            attempts.append(attempt)
         self._clock.not_before(latest)
         return self._note(made, hop, request, attempts)
 
