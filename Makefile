@@ -122,9 +122,9 @@ $(DEV): requirements-dev.lock $(RUN)
 # Needs uv; the lock files carry hashes and no index address.
 lock:
 	uv pip compile pyproject.toml --extra all --group build --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header -q -o requirements.lock
+		--generate-hashes --no-strip-extras --no-emit-index-url --no-header -q -o requirements.lock
 	uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header -q -c requirements.lock -o requirements-dev.lock
+		--generate-hashes --no-strip-extras --no-emit-index-url --no-header -q -c requirements.lock -o requirements-dev.lock
 
 clean:
 	rm -rf .venv .venv-* .echelon .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
