@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from theatre.api.errors import UsageError
-from theatre.api.judge import DEFAULT_MODEL
+from theatre.api.judge import PROVIDERS
 from theatre.api.workspace import Workspace
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.engine.canonical_json import JsonObject, canonical_sha256, parse_object, sha256_hex
@@ -20,6 +20,7 @@ from theatre.engine.errors import UnknownScorerError
 from theatre.engine.models import Scorer
 
 if TYPE_CHECKING:
+    from theatre.providers.client import ProviderKind
     from theatre.verification.labelled_claims import LabelledClaims
 
 _PARAMS: dict[str, JsonObject] = {
@@ -54,7 +55,17 @@ _PARAMS: dict[str, JsonObject] = {
 )
 @click.option("--params", help="The criterion's parameters as JSON, as a template commits them.")
 @click.option(
-    "--scoring-model", default=DEFAULT_MODEL, show_default=True, help="The model that judges."
+    "--provider",
+    "kind",
+    type=click.Choice([*PROVIDERS]),
+    default="anthropic",
+    show_default=True,
+    help="Whose interface a model that judges speaks: Messages, or OpenAI's chat completions.",
+)
+@click.option(
+    "--model",
+    help="The model that judges, where the measure is a judge.  "
+    f"[default: {PROVIDERS['anthropic'].model} of anthropic]",
 )
 @json_option
 def qualify(
@@ -64,7 +75,8 @@ def qualify(
     out: Path,
     threshold: float,
     params: str | None,
-    scoring_model: str,
+    kind: ProviderKind,
+    model: str | None,
     as_json: bool,
 ) -> None:
     """Ask MEASURE, the name of a scorer, about labelled claims, and sign how often it is right.
@@ -92,7 +104,7 @@ def qualify(
     if measure not in scorers:
         raise UnknownScorerError(f"expected an installed scorer, got {measure!r:.100}")
     scorer = scorers[measure]
-    chosen = _params(scorer, params, scoring_model, workspace)
+    chosen = _params(scorer, params, kind, model, workspace)
     stated: JsonObject = {
         "scorer": scorer.name,
         "version": scorer.version,
@@ -103,7 +115,7 @@ def qualify(
     claims = read_labelled_files(labelled)
     usage = digest = exchanges = None
     if scorer.judgement is not None:
-        exchanges = asyncio.run(_ask(claims, scorer, chosen, workspace))
+        exchanges = asyncio.run(_ask(claims, scorer, chosen, workspace, kind))
         lines = exchange_lines(exchanges)
         usage, digest = usage_of_exchanges(exchanges), sha256_hex(lines)
         replace_durably(exchanges_path(out), lines)
@@ -128,7 +140,13 @@ def qualify(
     echo(f"written             {out}")
 
 
-def _params(scorer: Scorer, given: str | None, model: str, workspace: Workspace) -> JsonObject:
+def _params(
+    scorer: Scorer,
+    given: str | None,
+    kind: ProviderKind,
+    model: str | None,
+    workspace: Workspace,
+) -> JsonObject:
     """Return the parameters of the measure; UsageError where they do not fit it."""
     from theatre.engine.schema_registry import SchemaRegistry  # noqa: PLC0415
 
@@ -139,22 +157,25 @@ def _params(scorer: Scorer, given: str | None, model: str, workspace: Workspace)
     else:
         chosen = copy.deepcopy(_PARAMS[scorer.name])
         if scorer.judgement is not None:
-            chosen["judge"] = asyncio.run(_committed_judge(model, workspace))
+            named = model or PROVIDERS[kind].model
+            if named is None:
+                raise UsageError(f"expected --model with --provider {kind}, got none")
+            chosen["judge"] = asyncio.run(_committed_judge(kind, named, workspace))
     wrong = SchemaRegistry().validate_inline(scorer.params_schema, chosen)
     if wrong:
         raise UsageError(f"expected parameters of {scorer.name}: {wrong[0].detail}")
     return chosen
 
 
-async def _committed_judge(model: str, workspace: Workspace) -> JsonObject:
+async def _committed_judge(kind: ProviderKind, model: str, workspace: Workspace) -> JsonObject:
     from functools import partial  # noqa: PLC0415
 
     from theatre.api.judge import open_model  # noqa: PLC0415
     from theatre.verification.judge.scorer import committed_judge, probe  # noqa: PLC0415
 
-    async with open_model(workspace) as asked:
-        temperature = await asked.probe_temperature(partial(probe, model))
-    return committed_judge(model, temperature=temperature, repeats=1)
+    async with open_model(workspace, kind) as asked:
+        temperature = await asked.probe_temperature(partial(probe, kind, model))
+    return committed_judge(model, temperature=temperature, repeats=1, provider=kind)
 
 
 async def _ask(
@@ -162,11 +183,12 @@ async def _ask(
     scorer: Scorer,
     params: JsonObject,
     workspace: Workspace,
+    kind: ProviderKind,
 ) -> dict[str, list[JsonObject]]:
     from theatre.api.judge import open_model  # noqa: PLC0415
     from theatre.verification.labelled_claims import ask_about_claims  # noqa: PLC0415
 
-    async with open_model(workspace) as judge:
+    async with open_model(workspace, kind) as judge:
         return await ask_about_claims(claims, scorer, params, judge)
 
 

@@ -68,8 +68,8 @@ def checked(path: Path, *options: object) -> dict[str, str]:
     return {line["id"]: line["status"] for line in json.loads(ended.stdout)["checks"]}
 
 
-def qualified(labelled: Path, out: Path, measure: str = "lexical_precision") -> Any:  # noqa: ANN401
-    ended = echelon("qualify", measure, "--labelled", labelled, "-o", out, "--json")
+def qualified(labelled: Path, out: Path, measure: str = "lexical_precision", *options: str) -> Any:  # noqa: ANN401
+    ended = echelon("qualify", measure, "--labelled", labelled, "-o", out, "--json", *options)
     assert ended.exit_code == 0, ended.output
     return json.loads(ended.stdout)
 
@@ -150,16 +150,25 @@ def test_the_signature_of_another_is_no_signature_of_a_trusted_key(
     assert checked(out, "--trust", tmp_path / "trust" / "trust.json")["signature"] == "pass"
 
 
+@pytest.mark.parametrize(
+    ("provider", "options"),
+    [("anthropic", ()), ("openai", ("--provider", "openai", "--model", "a-model"))],
+)
 def test_a_judge_is_asked_about_each_claim_and_his_exchanges_are_kept(
-    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    labelled: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+    options: tuple[str, ...],
 ) -> None:
-    service = MessagesService(reading)
+    service = MessagesService(reading, provider=provider)
     out = tmp_path / "judge.json"
     with serving(service.respond) as server:
-        monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{server.port}")
-        qualified(labelled, out, "llm_judge")
+        monkeypatch.setenv(f"{provider.upper()}_API_KEY", KEY)
+        monkeypatch.setenv(f"{provider.upper()}_BASE_URL", f"http://127.0.0.1:{server.port}")
+        qualified(labelled, out, "llm_judge", *options)
     document = json.loads(out.read_bytes())
+    assert document["measure"]["params"]["judge"]["provider"] == provider
     assert document["usage"]["requests"] == 8
     assert document["usage"]["input_tokens"] == 80
     # Words alone: it takes a removal for what was added.
