@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Final, cast
 
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -170,20 +170,25 @@ async def ask_about_claims(
     return asked
 
 
+_TOKENS: Final = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
+"""What a message calls its tokens, and what a chat completion does."""
+
+
 def usage_of_exchanges(exchanges: Mapping[str, Sequence[JsonObject]]) -> JsonObject:
     """Return what a judge took: requests, tokens as he counts them, and milliseconds."""
     answers = [
         cast("JsonObject", exchange[ANSWER]) for one in exchanges.values() for exchange in one
     ]
-    tokens = {"input_tokens": 0, "output_tokens": 0}
+    tokens = dict.fromkeys(_TOKENS, 0)
     for answer in answers:
         body = answer.get("body")
         try:
             usage = parse_object(body.encode()).get("usage") if isinstance(body, str) else None
         except (ParseError, UnicodeEncodeError):
             usage = None
-        for name in tokens:
-            count = usage.get(name) if isinstance(usage, dict) else None
+        for name, chat_name in _TOKENS.items():
+            stated = usage if isinstance(usage, dict) else {}
+            count = stated.get(name, stated.get(chat_name))
             tokens[name] += count if isinstance(count, int) and not isinstance(count, bool) else 0
     waited = [answer.get("latency_ms") for answer in answers]
     return {
