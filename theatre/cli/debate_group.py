@@ -29,7 +29,7 @@ from theatre.debate.evaluators import evaluate as evaluate_artefact
 from theatre.debate.event_log import subject_of, view_of
 from theatre.debate.history import find_rewrites
 from theatre.debate.judge import evaluator as judge
-from theatre.debate.judge.questions import MAX_TURNS
+from theatre.debate.judge.questions import MAX_TURNS, RUBRICS
 from theatre.debate.models import DIRECTION, Action, Finding
 from theatre.debate.validation import DebateArtefact, read_debate, repeated_runs
 from theatre.engine.canonical_json import (
@@ -195,7 +195,7 @@ async def _judge(artefact: DebateArtefact, kind: ProviderKind, model: str) -> Js
         calls = min(MAX_TURNS, len(artefact.debate.turns))
         click.echo(f"note: {model} judges: {calls} calls, one a turn", err=True)
         temperature = await asked.probe_temperature(partial(judge.probe, kind, model))
-        terms = judge.configuration(model, temperature=temperature, provider=kind)
+        terms = RUBRICS.committed(model, temperature=temperature, provider=kind)
         return await judge.evaluate(artefact, terms, asked)
 
 

@@ -11,7 +11,8 @@ import click
 
 from theatre.api.judge import PROVIDERS, open_model
 from theatre.api.workspace import Workspace
-from theatre.verification.judge.scorer import MAX_REPEATS, probe
+from theatre.verification.judge.questions import MAX_REPEATS
+from theatre.verification.judge.scorer import probe
 from theatre.verification.scoring_providers import LEXICAL, ScoringProvider, judged_scoring
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from theatre.engine.errors import ProgrammeError
 from theatre.engine.replay.episode import require_judge
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.scorers import load_scorers
-from theatre.verification.judge.questions import METHODOLOGY, PROMPTS_SHA256
+from theatre.verification.judge.questions import METHODOLOGY, RUBRICS
 
 pytestmark = pytest.mark.untraced
 
@@ -131,7 +131,7 @@ def test_everything_that_decides_about_a_judge_is_committed_as_one_object(honest
         "model": "claude-sonnet-4-6",
         "temperature": 0,
         "max_tokens": 8192,
-        "prompts": PROMPTS_SHA256,
+        "prompts": RUBRICS.sha256,
         "parser": "1",
         "repeats": 1,
         "part_characters": 40_000,

@@ -8,14 +8,15 @@ from typing import Any
 
 from theatre.debate.blind import blind
 from theatre.debate.evaluators import Evaluation
-from theatre.debate.judge.evaluator import configuration, judgement
+from theatre.debate.judge.evaluator import judgement
+from theatre.debate.judge.questions import RUBRICS
 from theatre.debate.models import Debate
 from theatre.engine.canonical_json import JsonObject
 
 Rule = Callable[[dict[str, Any]], Any]
 """From what a judge is shown to its verdicts, or to the whole of what is recorded as answer."""
 
-CONFIG = configuration("m", temperature=None)
+CONFIG = RUBRICS.committed("m", temperature=None)
 
 
 def verdicts(*faults: str, **said: str) -> dict[str, Any]:

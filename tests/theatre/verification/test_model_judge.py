@@ -17,7 +17,7 @@ from tests.theatre.verification.messages_server import KEY, MessagesService, rea
 from theatre.engine.canonical_json import JsonObject
 from theatre.judging import JudgeUnavailableError
 from theatre.judging.messages import PROVIDERS, answered_by, provider_of
-from theatre.verification.judge.questions import read_answer, request
+from theatre.verification.judge.questions import RUBRICS
 from theatre.verification.judge.scorer import committed_judge, probe
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ MODEL = "claude-sonnet-4-6"
 PATIENT = 60.0
 ATTEMPTS = 5
 REQUESTS = {
-    kind: request(
+    kind: RUBRICS.request(
         "reply",
         committed_judge(MODEL, temperature=0, repeats=1, provider=kind),
         {"expected": {"number": 1}, "reply": "1 file"},
@@ -104,14 +104,14 @@ def test_the_request_is_sent_as_it_is_recorded_and_the_answer_kept_as_it_came(
     assert (service.requests, service.keys, provider_of(sent)) == ([sent], {KEY}, provider)
     assert (sent["temperature"], sent["model"]) == (0, MODEL)
     assert (answer["status"], answer["reason"]) == (200, None)
-    assert (read_answer("reply", answer), answered_by(answer)) == (RIGHT, MODEL)
+    assert (RUBRICS.read("reply", answer), answered_by(answer)) == (RIGHT, MODEL)
     assert json.loads(str(answer["body"]))["usage"] == USAGE[provider]
 
 
 def test_a_limit_is_waited_for_as_long_as_the_api_says() -> None:
     time = FakeTime()
     answer = asked(MessagesService(reading, bad_days={0: "429", 1: "429"}), time=time)
-    assert (time.slept, read_answer("reply", answer)) == ([3, 3], RIGHT)
+    assert (time.slept, RUBRICS.read("reply", answer)) == ([3, 3], RIGHT)
     assert answer["attempts"] == [
         {"status": 429, "reason": "rate-limited"},
         {"status": 429, "reason": "rate-limited"},
@@ -134,11 +134,11 @@ def test_what_passes_is_tried_again_and_what_does_not_is_given_up(
 ) -> None:
     time = FakeTime()
     answer = asked(MessagesService(reading, bad_days={0: bad}), time=time)
-    assert (time.slept, read_answer("reply", answer)) == ([2], RIGHT)
+    assert (time.slept, RUBRICS.read("reply", answer)) == ([2], RIGHT)
     service, time = MessagesService(reading, always=bad), FakeTime()
     answer = asked(service, time=time)
     assert (time.slept, len(service.requests)) == ([2, 4, 8, 16], ATTEMPTS)
-    assert (answer["reason"], answer["status"], read_answer("reply", answer)) == (
+    assert (answer["reason"], answer["status"], RUBRICS.read("reply", answer)) == (
         reason,
         status,
         None,
@@ -165,7 +165,7 @@ def test_what_would_be_the_same_again_is_not_tried_again(bad: str, reason: str) 
     service = MessagesService(reading, always=bad)
     answer = asked(service)
     assert (answer["reason"], len(service.requests)) == (reason, 1)
-    assert (len(str(answer["body"])) <= 300, read_answer("reply", answer)) == (True, None)
+    assert (len(str(answer["body"])) <= 300, RUBRICS.read("reply", answer)) == (True, None)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -178,7 +178,7 @@ def test_an_answer_that_cannot_be_read_is_kept_and_never_asked_for_again(
     service = MessagesService(reading, always=bad, provider=provider)
     answer = asked(service)
     assert (answer["reason"], answer["status"], len(service.requests)) == (None, 200, 1)
-    assert (bool(answer["body"]), read_answer("reply", answer)) == (True, None)
+    assert (bool(answer["body"]), RUBRICS.read("reply", answer)) == (True, None)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -8,7 +8,7 @@ raise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, cast
 
@@ -16,54 +16,32 @@ from theatre.debate.blind import BlindDebate, blind
 from theatre.debate.errors import JudgementRecordError
 from theatre.debate.evaluators.results import Evaluation, TurnFinding, mean, rate
 from theatre.debate.judge.questions import (
-    ANSWER_SCHEMA,
     CREDIBILITY,
-    EARLIER_CHARACTERS,
-    EARLIER_TURNS,
     FOLLOWS,
-    MAX_TURNS,
-    PARSER,
-    PROMPTS_SHA256,
+    RUBRICS,
     RUNGS,
-    TEXT_CHARACTERS,
+    TURN,
     VALIDITY,
     list_turns,
-    request,
 )
 from theatre.debate.validation import DebateArtefact
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import Judge, ScorerKind, ask_judge, replay_judgement
-from theatre.judging.messages import ANTHROPIC, PROVIDERS, answered_by, read_answer
+from theatre.judging.messages import answered_by
+from theatre.judging.rubrics import Asking
 
 NAME = "judge/1"
 
 NO_USABLE_ANSWER, NO_ARGUMENT = "NO_USABLE_ANSWER", "NO_ARGUMENT"
-_MAX_TOKENS = 8192
-
-
-def configuration(model: str, *, temperature: int | None, provider: str = ANTHROPIC) -> JsonObject:
-    """Return everything that decides how a judge is asked and read, as one object."""
-    return {
-        "provider": provider,
-        "model": model,
-        "temperature": temperature,
-        "max_tokens": _MAX_TOKENS,
-        "prompts": PROMPTS_SHA256,
-        "parser": PARSER,
-        "turns": MAX_TURNS,
-        "text_characters": TEXT_CHARACTERS,
-        "earlier_turns": EARLIER_TURNS,
-        "earlier_characters": EARLIER_CHARACTERS,
-    }
 
 
 def probe(provider: str, model: str, temperature: int | None) -> JsonObject:
     """Return a short request of the kind that a judge is sent, of which nothing is stored."""
     said: JsonObject = {"speaker": 1, "action": "HOLD", "text": "HOLD, for nothing is known yet."}
     data: JsonObject = {"turn": said, "earlier": [], "earlier_omitted": 0}
-    config = configuration(model, temperature=temperature, provider=provider)
-    return request(config, data)
+    config = RUBRICS.committed(model, temperature=temperature, provider=provider)
+    return RUBRICS.request(TURN, config, data)
 
 
 async def evaluate(artefact: DebateArtefact, config: JsonObject, judge: Judge) -> JsonObject:
@@ -84,8 +62,8 @@ def replay(artefact: DebateArtefact, recorded: JsonObject) -> JsonObject:
     if recorded.get("artefact_sha256") != artefact.sha256:
         _refuse(f"a record about {artefact.sha256}", recorded.get("artefact_sha256"))
     config, exchanges = recorded.get("config"), recorded.get("exchanges")
-    if not isinstance(config, dict) or not _is_ours(config):
-        wanted = canonical_bytes(configuration("…", temperature=None)).decode()
+    if not isinstance(config, dict) or not RUBRICS.knows(config):
+        wanted = canonical_bytes(RUBRICS.committed("…", temperature=None)).decode()
         _refuse(f"a configuration such as {wanted}", config)
     if not isinstance(exchanges, list) or not all(isinstance(one, dict) for one in exchanges):
         _refuse("exchanges as a list of objects", type(exchanges).__name__)
@@ -103,9 +81,7 @@ def replay(artefact: DebateArtefact, recorded: JsonObject) -> JsonObject:
     return result
 
 
-def judgement(
-    debate: BlindDebate, config: JsonObject
-) -> Generator[JsonObject, JsonObject, Evaluation]:
+def judgement(debate: BlindDebate, config: JsonObject) -> Asking[Evaluation]:
     """Ask about one turn after the other; return the result of the answers.
 
     A turn without a usable answer has no figures, and then no mean has a value: what is left
@@ -115,7 +91,7 @@ def judgement(
     for turn, data in zip(
         debate.turns, list_turns(debate), strict=False
     ):  # later turns are not shown
-        answer = yield request(config, data)
+        answer = yield RUBRICS.request(TURN, config, data)
         counted.add(turn.turn_index, answer)
     return Evaluation(
         evaluator=NAME,
@@ -138,7 +114,7 @@ class _Counted:
 
     def add(self, turn_index: int, answer: JsonObject) -> None:
         """Take what came of the request about one turn."""
-        model, said = answered_by(answer), read_answer(ANSWER_SCHEMA, answer)
+        model, said = answered_by(answer), RUBRICS.read(TURN, answer)
         self.models.update([model] if model else [])
         if said is None:
             self.rows.append({"turn_index": turn_index, "reason": NO_USABLE_ANSWER})
@@ -185,16 +161,6 @@ def _document(
 ) -> JsonObject:
     whole = replace(evaluation, exchanges=exchanges)
     return whole.as_document(artefact_sha256=artefact.sha256)
-
-
-def _is_ours(config: JsonObject) -> bool:
-    """Return whether a judge was asked and read as in this version, with any model."""
-    model = config.get("model")
-    return isinstance(model, str) and canonical_bytes(config) in {
-        canonical_bytes(configuration(model, temperature=temperature, provider=provider))
-        for temperature in (0, None)
-        for provider in PROVIDERS
-    }
 
 
 def _refuse(expected: str, seen: object) -> NoReturn:

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from itertools import count
 from typing import Final
 
 from theatre.debate.blind import BlindDebate, BlindTurn
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
-from theatre.judging import messages
-
-PARSER = "1"
-"""The version of what is asked besides the rubric, and of how answers are read and counted."""
-
-RUBRIC: Final = files(__package__).joinpath("prompts", "turn.md").read_text(encoding="utf-8")
-PROMPTS_SHA256: Final = canonical_sha256({"turn": RUBRIC})
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.judging.rubrics import MAX_TOKENS, Limit, Rubrics, array_of, object_of, one_of
 
 MAX_TURNS = 100
 """How many turns of a debate are asked about, from the first."""
@@ -45,30 +38,29 @@ FAULTS: Final = (
     "NONSENSE",
 )
 
-_VERDICTS: Final[dict[str, JsonValue]] = {
-    **{
-        name: {"type": "string", "enum": [*values]}
-        for name, values in (
-            ("validity", VALIDITY),
-            ("credibility", CREDIBILITY),
-            ("answer_follows", FOLLOWS),
-            ("rung", RUNGS),
+TURN: Final = "turn"
+"""The one rubric."""
+
+RUBRICS: Final = Rubrics(
+    package=__package__,
+    schemas={
+        TURN: object_of(
+            validity=one_of(VALIDITY),
+            credibility=one_of(CREDIBILITY),
+            answer_follows=one_of(FOLLOWS),
+            rung=one_of(RUNGS),
+            faults=array_of(one_of(FAULTS)),
         )
     },
-    "faults": {"type": "array", "items": {"type": "string", "enum": [*FAULTS]}},
-}
-ANSWER_SCHEMA: Final[JsonObject] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": [*_VERDICTS],
-    "properties": _VERDICTS,
-}
-"""Sent to the API; answers are checked against it."""
-
-
-def request(judge: JsonObject, data: JsonObject) -> JsonObject:
-    """Return the request that has `judge` look at `data`."""
-    return messages.request(RUBRIC, ANSWER_SCHEMA, judge, data)
+    parser="1",
+    limits={
+        "max_tokens": Limit.fixed(MAX_TOKENS),
+        "turns": Limit.fixed(MAX_TURNS),
+        "text_characters": Limit.fixed(TEXT_CHARACTERS),
+        "earlier_turns": Limit.fixed(EARLIER_TURNS),
+        "earlier_characters": Limit.fixed(EARLIER_CHARACTERS),
+    },
+)
 
 
 def list_turns(debate: BlindDebate) -> Sequence[JsonObject]:

@@ -6,14 +6,15 @@ follows from the change alone, and no answer of a judge can make a measure raise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json
 from theatre.engine.models import ScoringCase
 from theatre.engine.scoring.provider import at_path
-from theatre.verification.judge.questions import Change, read_answer, read_change, request
+from theatre.judging.rubrics import Asking
+from theatre.verification.judge.questions import RUBRICS, Change, read_change
 from theatre.verification.lexical import SUMMARY_CHARACTERS, CoveredChanges, JudgedClaim
 
 MAX_CLAIMS = 50
@@ -35,10 +36,10 @@ class NotMeasurableError(Exception):
     """A judge gave no usable answer, or the dataset holds nothing to ask about."""
 
 
-Measure: TypeAlias = Generator[JsonObject, JsonObject, Fraction | None]
+Measure: TypeAlias = Asking[Fraction | None]
 
 
-def claim_verdicts(case: ScoringCase) -> Generator[JsonObject, JsonObject, list[JudgedClaim]]:
+def claim_verdicts(case: ScoringCase) -> Asking[list[JudgedClaim]]:
     """Return a verdict on each claim that counts; none where the answer is no array.
 
     Of several claims with the same words, but for case and white space, the last one is judged.
@@ -80,9 +81,7 @@ def precision(case: ScoringCase) -> Measure:
     return Fraction(sum(claim.supported for claim in judged), len(judged)) if judged else None
 
 
-def covered_changes(
-    case: ScoringCase,
-) -> Generator[JsonObject, JsonObject, CoveredChanges | None]:
+def covered_changes(case: ScoringCase) -> Asking[CoveredChanges | None]:
     """Return how many important changes a judge finds, and finds in the summary.
 
     It finds them in the diff alone, before it is shown a summary, of which the first
@@ -155,12 +154,9 @@ def _change(case: ScoringCase) -> Change:
     return change
 
 
-def _ask(
-    case: ScoringCase, prompt: str, data: JsonObject
-) -> Generator[JsonObject, JsonObject, JsonObject]:
+def _ask(case: ScoringCase, prompt: str, data: JsonObject) -> Asking[JsonObject]:
     """Ask once; NotMeasurableError where the answer is not usable."""
-    answer = yield request(prompt, cast("JsonObject", case.params["judge"]), data)
-    said = read_answer(prompt, answer)
+    said = yield from RUBRICS.ask(prompt, cast("JsonObject", case.params["judge"]), data)
     if said is None:
         raise NotMeasurableError
     return said
@@ -168,7 +164,7 @@ def _ask(
 
 def _verdicts(
     case: ScoringCase, prompt: str, data: JsonObject, item: str, count: int
-) -> Generator[JsonObject, JsonObject, list[tuple[int, Any]]]:
+) -> Asking[list[tuple[int, Any]]]:
     """Ask for one verdict an item; NotMeasurableError unless each of them has exactly one."""
     said = yield from _ask(case, prompt, data)
     rows = cast("list[dict[str, Any]]", said["verdicts"])

@@ -3,90 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib.resources import files
-from types import MappingProxyType
 from typing import Final, cast
 
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import ScoringCase
 from theatre.engine.scoring.provider import at_path
-from theatre.judging import messages
+from theatre.judging.rubrics import MAX_TOKENS, Limit, Rubrics, array_of, object_of, one_of
 from theatre.verification.change_facts import change_facts
 
-# The prompts, as files in this folder; their digest is the version of the methodology.
+MAX_CHARACTERS = 40_000
+MAX_PARTS = 6
+"""The most that one part of a diff holds, in characters, and how many are shown at most."""
 
-
-PARSER = "1"
-"""The version of what is asked besides the rubric, and of how answers are read and counted."""
-
-_NAMES = ("claims", "changes", "coverage", "reply")
-
-RUBRICS: Final = MappingProxyType(
-    {
-        name: files(__package__).joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
-        for name in _NAMES
-    }
-)
-"""Name → text of each prompt: the system prompt of its requests."""
-
-PROMPTS_SHA256: Final = canonical_sha256(dict(RUBRICS))
-VERSION: Final = f"{PARSER}-{PROMPTS_SHA256[:12]}"
-"""The version of the scorer: with other prompts, or another reading, it is another one."""
-
-METHODOLOGY: Final = f"judge-{VERSION}"
-
-
-def _object(**properties: JsonValue) -> JsonObject:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": properties,
-    }
-
-
-def _array(items: JsonObject) -> JsonObject:
-    return {"type": "array", "items": items}
-
-
-def _one_of(values: Sequence[str]) -> JsonObject:
-    return {"type": "string", "enum": list(values)}
-
+MAX_REPEATS = 5
+"""So that all exchanges about an answer fit its record, whatever a judge writes
+(docs/design/families.md, "What a judge is asked")."""
 
 CLAIM_VERDICTS = ("supported", "contradicted", "not_shown")
 REPLY_VERDICTS = ("right", "partly", "wrong")
 
-ANSWER_SCHEMAS: Final[dict[str, JsonObject]] = {
-    "claims": _object(
-        verdicts=_array(_object(claim={"type": "integer"}, verdict=_one_of(CLAIM_VERDICTS)))
-    ),
-    "changes": _object(changes=_array({"type": "string"})),
-    "coverage": _object(
-        verdicts=_array(_object(change={"type": "integer"}, surfaced={"type": "boolean"}))
-    ),
-    "reply": _object(verdict=_one_of(REPLY_VERDICTS)),
-}
-"""Name of a prompt → JSON Schema of its answers; the API gets it, and answers are checked by it."""
+RUBRICS: Final = Rubrics(
+    package=__package__,
+    schemas={
+        "claims": object_of(
+            verdicts=array_of(object_of(claim={"type": "integer"}, verdict=one_of(CLAIM_VERDICTS)))
+        ),
+        "changes": object_of(changes=array_of({"type": "string"})),
+        "coverage": object_of(
+            verdicts=array_of(object_of(change={"type": "integer"}, surfaced={"type": "boolean"}))
+        ),
+        "reply": object_of(verdict=one_of(REPLY_VERDICTS)),
+    },
+    parser="1",
+    limits={
+        "max_tokens": Limit(MAX_TOKENS, 1, MAX_TOKENS),
+        "repeats": Limit(1, 1, MAX_REPEATS),
+        "part_characters": Limit(MAX_CHARACTERS, 1_000, MAX_CHARACTERS),
+        "parts": Limit(MAX_PARTS, 1, MAX_PARTS),
+    },
+)
 
-
-def request(prompt: str, judge: JsonObject, data: JsonObject) -> JsonObject:
-    """Return the request that asks about `data` by the rubric `prompt`; `judge` is committed."""
-    return messages.request(RUBRICS[prompt], ANSWER_SCHEMAS[prompt], judge, data)
-
-
-def read_answer(prompt: str, answer: JsonObject) -> JsonObject | None:
-    """Return what a judge answered to `prompt`, or None where that is not usable."""
-    return messages.read_answer(ANSWER_SCHEMAS[prompt], answer)
+METHODOLOGY: Final = f"judge-{RUBRICS.version}"
 
 
 # A unified diff in parts that a model can be shown: by file, then by hunk, then by line.
 
-
-MAX_CHARACTERS = 40_000
-MAX_PARTS = 6
-"""The most that one part holds, in characters, and how many parts are shown at most."""
 
 _FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _HUNK = re.compile(r"^(?=@@ )", re.MULTILINE)

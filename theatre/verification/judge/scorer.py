@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import TypeAlias, TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, replay_judgement
-from theatre.judging.messages import PROVIDERS
+from theatre.judging.messages import ANTHROPIC
+from theatre.judging.rubrics import Asking
 from theatre.verification.judge.measures import MEASURES, NotMeasurableError
-from theatre.verification.judge.questions import (
-    MAX_CHARACTERS,
-    MAX_PARTS,
-    PARSER,
-    PROMPTS_SHA256,
-    VERSION,
-    request,
-)
+from theatre.verification.judge.questions import RUBRICS
 from theatre.verification.lexical import UNMEASURABLE
 
-MAX_TOKENS = 8192
-MAX_REPEATS = 5
-"""So that all exchanges about an answer fit its record, whatever a judge writes
-(docs/design/families.md, "What a judge is asked")."""
-
 ResultT = TypeVar("ResultT")
-Measured: TypeAlias = Callable[[ScoringCase], Generator[JsonObject, JsonObject, ResultT]]
+Measured: TypeAlias = Callable[[ScoringCase], Asking[ResultT]]
 """Asks about an answer once, and says what came of it."""
 
 
@@ -66,9 +55,7 @@ def repeat_passes(case: ScoringCase, measure: Measured[ResultT]) -> list[ResultT
     return replay_judgement(_passes(case, measure), case.exchanges)
 
 
-def _passes(
-    case: ScoringCase, measure: Measured[ResultT]
-) -> Generator[JsonObject, JsonObject, list[ResultT]]:
+def _passes(case: ScoringCase, measure: Measured[ResultT]) -> Asking[list[ResultT]]:
     judge = cast("JsonObject", case.params["judge"])
     made = []
     for _ in range(int(cast("float", judge["repeats"]))):
@@ -78,26 +65,16 @@ def _passes(
 
 
 def committed_judge(
-    model: str, *, temperature: int | None, repeats: int, provider: str = "anthropic"
+    model: str, *, temperature: int | None, repeats: int, provider: str = ANTHROPIC
 ) -> JsonObject:
     """Return everything that decides how a judge is asked and read, as one object."""
-    return {
-        "provider": provider,
-        "model": model,
-        "temperature": temperature,
-        "max_tokens": MAX_TOKENS,
-        "prompts": PROMPTS_SHA256,
-        "parser": PARSER,
-        "repeats": repeats,
-        "part_characters": MAX_CHARACTERS,
-        "parts": MAX_PARTS,
-    }
+    return RUBRICS.committed(model, temperature=temperature, provider=provider, repeats=repeats)
 
 
 def probe(provider: str, model: str, temperature: int | None) -> JsonObject:
     """Return a short request of the kind that a judge is sent, which nothing scores."""
-    judge = committed_judge(model, temperature=temperature, repeats=1, provider=provider)
-    return request("reply", judge, _PROBE)
+    judge = RUBRICS.committed(model, temperature=temperature, provider=provider)
+    return RUBRICS.request("reply", judge, _PROBE)
 
 
 _PROBE: JsonObject = {
@@ -109,26 +86,10 @@ _PROBE: JsonObject = {
 }
 
 _PATH: JsonObject = {"type": "string", "minLength": 1}
-_JUDGE_SCHEMA: JsonObject = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": [*committed_judge("", temperature=None, repeats=1)],
-    "properties": {
-        "provider": {"enum": [*PROVIDERS]},
-        "model": {"type": "string", "minLength": 1, "maxLength": 200},
-        "temperature": {"enum": [0, None]},
-        "max_tokens": {"type": "integer", "minimum": 1, "maximum": MAX_TOKENS},
-        "prompts": {"const": PROMPTS_SHA256},
-        "parser": {"const": PARSER},
-        "repeats": {"type": "integer", "minimum": 1, "maximum": MAX_REPEATS},
-        "part_characters": {"type": "integer", "minimum": 1_000, "maximum": MAX_CHARACTERS},
-        "parts": {"type": "integer", "minimum": 1, "maximum": MAX_PARTS},
-    },
-}
 
 SCORER = Scorer(
     name="llm_judge",
-    version=VERSION,
+    version=RUBRICS.version,
     kind=ScorerKind.JUDGED,
     params_schema={
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -141,7 +102,7 @@ SCORER = Scorer(
             "expected": _PATH,
             "record": _PATH,
             "question": _PATH,
-            "judge": _JUDGE_SCHEMA,
+            "judge": RUBRICS.judge_schema,
         },
         "if": {"properties": {"measure": {"const": "reply_accuracy"}}},
         "then": {"required": ["expected", "question"]},
