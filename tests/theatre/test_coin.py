@@ -63,6 +63,7 @@ def test_an_alias_and_a_seed_are_the_digits_of_their_draws() -> None:
     drawn = by_hand(COIN.secret, "alias", COMMITMENT, "pilot-1").hex()
     assert DRAWS.alias("pilot-1") == f"ep_{drawn[:32]}"
     assert DRAWS.play_seed("pilot-1") == by_hand(COIN.secret, "play", COMMITMENT, "pilot-1").hex()
+    assert DRAWS.judge_seed("pilot-1") == by_hand(COIN.secret, "judge", COMMITMENT, "pilot-1").hex()
     assert DRAWS.item_rank("pilot-1") == by_hand(COIN.secret, "item", COMMITMENT, "pilot-1")
 
 

@@ -163,6 +163,8 @@ def test_the_check_asks_all_of_it_again(run: Finished) -> None:
         (1, of_record("judgements", "recall", to=[]), "invocations"),
         (3, of_record("judgements", "colour", to=[]), "invocations"),
         (1, lambda record: record.pop("judgements"), "invocations"),
+        (1, lambda record: record.pop("judge_seed"), "invocations"),
+        (1, of_record("judge_seed", to="0" * 64), "invocations"),
         (1, lambda record: record["judgements"]["colour"].pop(), "invocations"),
         (1, lambda record: record["judgements"]["colour"].reverse(), "invocations"),
         (1, lambda record: record["judgements"]["colour"].append("once more"), "invocations"),

@@ -36,6 +36,8 @@ class Purpose(StrEnum):
     """The id of a call."""
     ITEM = "item"
     """The rank of an episode among those that people are asked to rate."""
+    JUDGE = "judge"
+    """The seed of the order in which a judge is shown claims and options."""
     PLAY = "play"
     """The seed of an episode's runner, from which its secrets, probes, offers and faults follow."""
     REPEAT = "repeat"
@@ -126,6 +128,10 @@ class Draws:
     def play_seed(self, episode_id: str) -> str:
         """Return the seed of an interactive episode; no request holds it."""
         return self._draw(Purpose.PLAY, episode_id).hex()
+
+    def judge_seed(self, episode_id: str) -> str:
+        """Return what the order follows from in which a judge is shown claims and options."""
+        return self._draw(Purpose.JUDGE, episode_id).hex()
 
     def item_rank(self, episode_id: str) -> bytes:
         """Return where an episode stands among those that people may be asked to rate."""

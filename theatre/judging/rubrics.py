@@ -6,11 +6,12 @@ else is the same for summaries of changes and for turns of debates, and stands h
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.schema_registry import SchemaRegistry
@@ -91,17 +92,26 @@ class Rubrics:
         """Return the version of what is judged so: other texts, or another reading, is another."""
         return f"{self.parser}-{self.sha256[:12]}"
 
-    def request(self, name: str, judge: JsonObject, data: JsonObject) -> JsonObject:
-        """Return the request that has `judge`, as committed, look at `data` by a rubric."""
-        return messages.request(self.texts[name], self.schemas[name], judge, data)
+    def request(self, name: str, judge: JsonObject, data: JsonObject, seed: str) -> JsonObject:
+        """Return the request that has `judge`, as committed, look at `data` by a rubric.
+
+        The options of each choice stand in an order that `seed` draws, in the rubric and in the
+        schema: a judge that prefers a place prefers no verdict.
+        """
+        schema = self.schemas[name]
+        orders = {frozenset(choice): ordered(seed, choice) for choice in _choices(schema)}
+        text = _BULLETS.sub(lambda found: _bullets(found[0], orders), self.texts[name])
+        return messages.request(text, cast("JsonObject", _reordered(schema, orders)), judge, data)
 
     def read(self, name: str, answer: JsonObject) -> JsonObject | None:
         """Return what a judge answered by a rubric, or None where that is not usable."""
         return messages.read_answer(self.schemas[name], answer)
 
-    def ask(self, name: str, judge: JsonObject, data: JsonObject) -> Asking[JsonObject | None]:
+    def ask(
+        self, name: str, judge: JsonObject, data: JsonObject, seed: str
+    ) -> Asking[JsonObject | None]:
         """Ask once by a rubric; return what was answered, or None where that is not usable."""
-        return self.read(name, (yield self.request(name, judge, data)))
+        return self.read(name, (yield self.request(name, judge, data, seed)))
 
     def committed(
         self, model: str, *, temperature: int | None, provider: str = ANTHROPIC, **limits: int
@@ -139,3 +149,46 @@ class Rubrics:
     def knows(self, judge: JsonObject) -> bool:
         """Return whether `judge` is asked and read as in this version, with any model."""
         return not _REGISTRY.validate_inline(self.judge_schema, judge)
+
+
+ItemT = TypeVar("ItemT", str, int)
+
+
+def ordered(seed: str, items: Iterable[ItemT]) -> list[ItemT]:
+    """Return `items`, which differ, in the order that `seed` draws."""
+    return sorted(items, key=lambda item: canonical_sha256([seed, item]))
+
+
+_BULLETS = re.compile(r"^( *)- `\w+`: .*\n(?:\1- `\w+`: .*\n)*", re.MULTILINE)
+_NAME = re.compile(r"- `(\w+)`: ")
+
+
+def _choices(schema: JsonValue) -> Iterator[list[str]]:
+    """Yield the options of every choice in a schema."""
+    inner = schema if isinstance(schema, list) else []
+    if isinstance(schema, dict):
+        if "enum" in schema:
+            yield cast("list[str]", schema["enum"])
+        inner = list(schema.values())
+    for one in inner:
+        yield from _choices(one)
+
+
+def _reordered(schema: JsonValue, orders: Mapping[frozenset[str], list[str]]) -> JsonValue:
+    """Return a schema with its options in the given orders."""
+    if isinstance(schema, list):
+        return [_reordered(one, orders) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: [*orders[frozenset(cast("list[str]", one))]]
+        if name == "enum"
+        else _reordered(one, orders)
+        for name, one in schema.items()
+    }
+
+
+def _bullets(lines: str, orders: Mapping[frozenset[str], list[str]]) -> str:
+    """Return neighbouring points of a rubric in the order of the choice that they explain."""
+    by_name = {_NAME.findall(line)[0]: line for line in lines.splitlines(keepends=True)}
+    return "".join(by_name[name] for name in orders.get(frozenset(by_name), [*by_name]))

@@ -15,6 +15,7 @@ from theatre.engine.canonical_json import (
     JsonValue,
     canonical_sha256,
     parse_object,
+    sha256_hex,
 )
 from theatre.engine.errors import DatasetError, ParseError, UnaskedError
 from theatre.engine.models import ANSWER, Judge, Scorer, ScoringCase, ask_judge
@@ -73,6 +74,8 @@ class LabelledClaims:
             answer=answer,
             params=params,
             hops={"oracle": output},
+            # No coin: who labels has nothing to gain by the place of an option.
+            judge_seed=sha256_hex(row.claim_id.encode()),
         )
 
 

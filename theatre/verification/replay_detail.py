@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import ANSWER, EpisodeOutcome, InvocationStatus, ScoringCase
-from theatre.engine.rlmf_export import SealedEpisode, judgements_of, outputs_of
+from theatre.engine.rlmf_export import SealedEpisode, judge_seed_of, judgements_of, outputs_of
 from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
 from theatre.engine.scoring.arithmetic import rounded_number
 from theatre.engine.scoring.provider import at_path
@@ -147,6 +147,7 @@ def _judged_detail(provider: TheatreScoringProvider, episode: SealedEpisode) -> 
         status=InvocationStatus.SUCCESS,
         hops=outputs_of(episode.record),
         judgements=exchanges,
+        judge_seed=judge_seed_of(episode.record),
     )
 
     def found(criterion: str, measure: Measured[_FoundT]) -> list[_FoundT] | None:

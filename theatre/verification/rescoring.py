@@ -9,7 +9,7 @@ from fractions import Fraction
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import DatasetError, ParseError
 from theatre.engine.models import GroundTruthEpisode, InvocationStatus, Scored, Scorer
-from theatre.engine.rlmf_export import judgements_of, outputs_of
+from theatre.engine.rlmf_export import judge_seed_of, judgements_of, outputs_of
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import TheatreScoringProvider, nano_to_number
 from theatre.engine.scoring.arithmetic import rounded_number
@@ -27,6 +27,7 @@ class RecordedAnswer:
     status: InvocationStatus
     output: JsonObject | None = None
     judgements: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
+    judge_seed: str = ""
 
     @classmethod
     def of(cls, record: JsonObject, status: InvocationStatus) -> RecordedAnswer:
@@ -36,6 +37,7 @@ class RecordedAnswer:
             status=status,
             output=outputs[-1] if outputs else None,
             judgements=judgements_of(record),
+            judge_seed=judge_seed_of(record),
         )
 
 
@@ -89,7 +91,12 @@ def rescore(
         if answer is None:
             continue
         hops = {} if answer.output is None else {_ORACLE: answer.output}
-        judged = EpisodeAnswer(status=answer.status, hops=hops, judgements=answer.judgements)
+        judged = EpisodeAnswer(
+            status=answer.status,
+            hops=hops,
+            judgements=answer.judgements,
+            judge_seed=answer.judge_seed,
+        )
         scores = provider.score_episode(episode, judged)
         for criterion, tally in tallies.items():
             tally.add(scores.by_criterion[criterion])

@@ -132,7 +132,7 @@ def test_everything_that_decides_about_a_judge_is_committed_as_one_object(honest
         "temperature": 0,
         "max_tokens": 8192,
         "prompts": RUBRICS.sha256,
-        "parser": "1",
+        "parser": "2",
         "repeats": 1,
         "part_characters": 40_000,
         "parts": 6,

@@ -34,6 +34,7 @@ REQUESTS = {
         "reply",
         committed_judge(MODEL, temperature=0, repeats=1, provider=kind),
         {"expected": {"number": 1}, "reply": "1 file"},
+        "",
     )
     for kind in PROVIDERS
 }

@@ -25,7 +25,7 @@ from theatre.debate.judge.questions import (
     list_turns,
 )
 from theatre.debate.validation import DebateArtefact
-from theatre.engine.canonical_json import JsonObject, canonical_bytes
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_sha256
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import Judge, ScorerKind, ask_judge, replay_judgement
 from theatre.judging.messages import answered_by
@@ -41,7 +41,7 @@ def probe(provider: str, model: str, temperature: int | None) -> JsonObject:
     said: JsonObject = {"speaker": 1, "action": "HOLD", "text": "HOLD, for nothing is known yet."}
     data: JsonObject = {"turn": said, "earlier": [], "earlier_omitted": 0}
     config = RUBRICS.committed(model, temperature=temperature, provider=provider)
-    return RUBRICS.request(TURN, config, data)
+    return RUBRICS.request(TURN, config, data, "")
 
 
 async def evaluate(artefact: DebateArtefact, config: JsonObject, judge: Judge) -> JsonObject:
@@ -91,7 +91,10 @@ def judgement(debate: BlindDebate, config: JsonObject) -> Asking[Evaluation]:
     for turn, data in zip(
         debate.turns, list_turns(debate), strict=False
     ):  # later turns are not shown
-        answer = yield RUBRICS.request(TURN, config, data)
+        # Of what is shown and of who is asked: what a debater wrote could choose the order, which
+        # is no advantage to him, for options are verdicts and not debaters.
+        seed = canonical_sha256([config, data])
+        answer = yield RUBRICS.request(TURN, config, data, seed)
         counted.add(turn.turn_index, answer)
     return Evaluation(
         evaluator=NAME,

@@ -52,7 +52,7 @@ RUBRICS: Final = Rubrics(
             faults=array_of(one_of(FAULTS)),
         )
     },
-    parser="1",
+    parser="2",
     limits={
         "max_tokens": Limit.fixed(MAX_TOKENS),
         "turns": Limit.fixed(MAX_TURNS),

@@ -95,6 +95,9 @@ class Drawn(Protocol):
     def play_seed(self, episode_id: str) -> str:
         """Return the seed of an interactive episode."""
 
+    def judge_seed(self, episode_id: str) -> str:
+        """Return the seed of the order of what a judge is shown."""
+
 
 class CallChecker:
     """Holds calls against the plan and the adapters that the trail names, by construct.

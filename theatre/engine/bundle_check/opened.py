@@ -38,7 +38,7 @@ from theatre.engine.bundle_check.report import (
 from theatre.engine.bundle_check.scorers import PinnedScorers
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import DatasetError
-from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode, read_episodes
+from theatre.engine.models import JUDGE_SEED, EpisodeOutcome, GroundTruthEpisode, read_episodes
 
 LINE_MEMBERS: Final = frozenset({"dataset_line", "label", "record", "result"})
 _MADE: Final = (
@@ -53,7 +53,7 @@ _MADE: Final = (
 class StatedDraws:
     """What the coin drew for one episode, as its record has it; `seed` is that of its runner."""
 
-    calls: tuple[JsonValue, ...]
+    record: Recorded
     seed: str
     by_turn: bool
 
@@ -77,7 +77,7 @@ class StatedDraws:
         del seq
         if self.by_turn:
             return self._text(turn, "invocation_id")
-        for number, call in enumerate(self.calls):
+        for number, call in enumerate(self.record.calls):
             if same_json(at(call, "hop"), hop) and same_json(at(call, "repeat"), repeat):
                 return self._text(number, "invocation_id")
         return ""
@@ -86,8 +86,14 @@ class StatedDraws:
         """Return the seed that was opened with the episode."""
         return self.seed
 
+    def judge_seed(self, _: str) -> str:
+        """Return the seed of what a judge was shown."""
+        found = at(self.record.document, JUDGE_SEED)
+        return found if isinstance(found, str) else ""
+
     def _text(self, number: int, *path: str) -> str:
-        found = at(self.calls[number], "request", *path) if number < len(self.calls) else None
+        calls = self.record.calls
+        found = at(calls[number], "request", *path) if number < len(calls) else None
         return found if isinstance(found, str) else ""
 
 
@@ -215,7 +221,7 @@ class OpenedEpisodes:
             ledger,
             theatre_id=self._theatre_id,
             adapters=adapters,
-            draws=StatedDraws(tuple(record.calls), seed, self._runner is not None),
+            draws=StatedDraws(record, seed, self._runner is not None),
             repeated=frozenset({episode.episode_id} if record.repeated else ()),
             scorers=self._scorers,
             truth=GroundTruth(total=1, gold=gold),

@@ -352,8 +352,12 @@ def problems_of_record(committed: Committed, episode: Document, record: Document
     if not committed.single_call:
         members |= {"runner", "episode_result"}
         yield from problems_of_play(committed, record)
-    if record.keys() - {"judgements"} != members:
+    judged = record.keys() & {"judgements", "judge_seed"}
+    if record.keys() - judged != members or len(judged) == 1:
         yield f"{where}: other members than a record has"
+    seed = committed.draws.draw("judge", episode["episode_id"]).hex()
+    if record.get("judge_seed", seed) != seed:
+        yield f"{where}: another judge_seed than is drawn"
     yield from problems_of_sanitising(committed, episode, record)
     if committed.single_call:
         yield from problems_of_rounds(committed, record)

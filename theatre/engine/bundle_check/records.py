@@ -36,6 +36,7 @@ from theatre.engine.errors import UnaskedError
 from theatre.engine.models import (
     EPISODE_RESULT,
     FIRST,
+    JUDGE_SEED,
     JUDGEMENTS,
     SECOND,
     EpisodeRecord,
@@ -226,7 +227,7 @@ class RecordChecker:
         Return the answer that counts, or None where the record has no readable one.
         """
         sent = self._sanitising.sent(record, episode, where)
-        answer = self._answer(record, sent)
+        answer = self._answer(record, episode, sent)
         with self._ledger.noting(CheckId.INVOCATIONS, where=f"{where}: "):
             self._check_record(record, episode, sent)
             if answer is not None:
@@ -243,7 +244,9 @@ class RecordChecker:
         """Complete what is checked record by record."""
         self._sanitising.finish()
 
-    def _answer(self, record: Recorded, sent: SentInput) -> EpisodeAnswer | None:
+    def _answer(
+        self, record: Recorded, episode: GroundTruthEpisode, sent: SentInput
+    ) -> EpisodeAnswer | None:
         status = record.status
         if not isinstance(status, str) or status not in STATUSES:
             return None
@@ -260,18 +263,25 @@ class RecordChecker:
             hops=hops,
             judgements=record.judgements,
             sent=sent.value,
+            judge_seed=self._judge_seed(record.document, episode),
         )
+
+    def _judge_seed(self, document: JsonObject, episode: GroundTruthEpisode) -> str:
+        """Return what the coin draws for a judge; of a run without one nothing is drawn."""
+        return self._draws.judge_seed(episode.episode_id) if JUDGE_SEED in document else ""
 
     def _check_record(self, record: Recorded, episode: GroundTruthEpisode, sent: SentInput) -> None:
         document = record.document
         members = members_of(PlayedRecord if self._runner else EpisodeRecord)
         if isinstance(self._scorers, Cause):  # what a judge was asked is not known
-            members |= {JUDGEMENTS} & document.keys()
+            members |= {JUDGEMENTS, JUDGE_SEED} & document.keys()
         elif self._scorers.needs_judge:
-            members |= {JUDGEMENTS}
+            members |= {JUDGEMENTS, JUDGE_SEED}
         require_members(document, members, "a record")
         require_same("seq", episode.seq, document["seq"])
         require_same("episode_id", episode.episode_id, document["episode_id"])
+        if JUDGE_SEED in document:
+            require_same(JUDGE_SEED, self._judge_seed(document, episode), document[JUDGE_SEED])
         calls = document["calls"]
         if not isinstance(calls, list):
             raise DefectError("calls as an array", render(calls))

@@ -35,7 +35,7 @@ from theatre.engine.bundle_check.report import (
 from theatre.engine.bundle_check.results import RunEvidence
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import CanonicalisationError
-from theatre.engine.models import JUDGEMENTS, Computation, EpisodeOutcome
+from theatre.engine.models import JUDGE_SEED, JUDGEMENTS, Computation, EpisodeOutcome
 from theatre.engine.schema_registry import SchemaRegistry
 
 COMPLETED, FAILED, SKIPPED = "completed", "failed", "skipped"
@@ -296,7 +296,7 @@ def episode_lines(
                 "label": gold.get(episode.episode_id),
                 "outcome": outcome.value,
                 "hops": {hop.construct_id: output for hop, output in outputs},
-                **{name: document[name] for name in (JUDGEMENTS,) if name in document},
+                **{name: document[name] for name in (JUDGEMENTS, JUDGE_SEED) if name in document},
             }
         )
 

@@ -56,13 +56,14 @@ class EpisodeAnswer:
     """A recorded answer: its status and, on success, the output of each hop in call order.
 
     `judgements` has the recorded exchanges of each criterion that a judge was asked about, `sent`
-    is the episode's input as the record has it.
+    is the episode's input as the record has it, `judge_seed` what the coin draws for a judge.
     """
 
     status: InvocationStatus
     hops: Mapping[str, JsonObject]
     judgements: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
     sent: JsonValue = None
+    judge_seed: str = ""
 
     @property
     def succeeded(self) -> bool:
@@ -99,6 +100,7 @@ class _Criterion:
             params=self.params,
             hops=answer.hops,
             exchanges=answer.judgements.get(self.name, ()),
+            judge_seed=answer.judge_seed,
         )
 
     def result(

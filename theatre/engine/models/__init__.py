@@ -24,6 +24,7 @@ from theatre.engine.models.episodes import (
 from theatre.engine.models.records import (
     EPISODE_RESULT,
     FIRST,
+    JUDGE_SEED,
     JUDGEMENTS,
     SECOND,
     Attempt,
@@ -64,6 +65,7 @@ __all__ = [
     "EPISODE_RESULT",
     "FIRST",
     "JUDGEMENTS",
+    "JUDGE_SEED",
     "MAX_EPISODE_BYTES",
     "REQUEST",
     "SECOND",

@@ -40,6 +40,9 @@ EPISODE_RESULT = "episode_result"
 JUDGEMENTS = "judgements"
 """Criterion → exchanges with a judge; there where the template has judged criteria."""
 
+JUDGE_SEED = "judge_seed"
+"""What the coin draws for the order of what a judge is shown; there where `judgements` are."""
+
 
 @lru_cache
 def members_of(form: type) -> frozenset[str]:

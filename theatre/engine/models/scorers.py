@@ -150,7 +150,7 @@ class ScoringCase:
     `expected` is the value at the criterion's `expected` path, or the whole expectation;
     `answer` the value at its `field` path, or the whole `output_data`; `hops` the output of
     every construct of a chain by id; `exchanges` what a judge was asked about this criterion,
-    and what came of it.
+    and what came of it; `judge_seed` what the coin draws for the order of what he is shown.
     """
 
     input_data: JsonObject
@@ -159,6 +159,7 @@ class ScoringCase:
     params: JsonObject
     hops: Mapping[str, JsonObject]
     exchanges: Sequence[JsonObject] = ()
+    judge_seed: str = ""
 
 
 class ScorerKind(StrEnum):

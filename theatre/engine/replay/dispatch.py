@@ -237,4 +237,6 @@ class CallingPass:
         )
         if self._judge is None:
             return caller
-        return JudgedCaller(caller, provider=self._provider, judge=self._judge, gold=gold)
+        return JudgedCaller(
+            caller, provider=self._provider, judge=self._judge, draws=draws, gold=gold
+        )

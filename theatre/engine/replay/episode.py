@@ -17,6 +17,7 @@ from theatre.engine.coin import Draws
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import (
     FIRST,
+    JUDGE_SEED,
     JUDGEMENTS,
     SECOND,
     EpisodeRecord,
@@ -363,11 +364,13 @@ class JudgedCaller:
         *,
         provider: TheatreScoringProvider,
         judge: Judge,
+        draws: Draws,
         gold: Mapping[str, JsonObject],
     ) -> None:
         self._caller = caller
         self._provider = provider
         self._judge = judge
+        self._draws = draws
         self._gold = gold
 
     async def call(self, episode: GroundTruthEpisode) -> CalledEpisode:
@@ -377,13 +380,15 @@ class JudgedCaller:
         """
         called = await self._caller.call(episode)
         gold = self._gold.get(episode.episode_id)
+        seed = self._draws.judge_seed(episode.episode_id)
+        answer = replace(called.answer, judge_seed=seed)
         exchanges: dict[str, list[JsonObject]] = {}
-        for criterion, judgement in self._provider.judgements(episode, called.answer, gold).items():
+        for criterion, judgement in self._provider.judgements(episode, answer, gold).items():
             _, exchanges[criterion] = await ask_judge(judgement, self._judge)
         kept: dict[str, JsonValue] = {name: [*made] for name, made in exchanges.items()}
         return replace(
             called,
             # Shares nothing with the record: a scorer may change what it is shown.
-            answer=replace(called.answer, judgements=copy.deepcopy(exchanges)),
-            record=called.record | {JUDGEMENTS: kept},
+            answer=replace(answer, judgements=copy.deepcopy(exchanges)),
+            record=called.record | {JUDGEMENTS: kept, JUDGE_SEED: seed},
         )

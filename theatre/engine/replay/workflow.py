@@ -22,7 +22,13 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.errors import CanonicalisationError, DatasetError, ProgrammeError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
-from theatre.engine.models import JUDGEMENTS, Computation, EpisodeResult, GroundTruthEpisode
+from theatre.engine.models import (
+    JUDGE_SEED,
+    JUDGEMENTS,
+    Computation,
+    EpisodeResult,
+    GroundTruthEpisode,
+)
 from theatre.engine.replay.context import OpenDatasets, run_in_thread
 from theatre.engine.replay.human_review import select_complete_scores
 from theatre.engine.replay.recording import outputs_of
@@ -149,8 +155,8 @@ class EpisodeLines:
             "outcome": result.outcome.value,
             "hops": cast("JsonObject", outputs_of(result.record.document)),
         }
-        if JUDGEMENTS in result.record.document:
-            line[JUDGEMENTS] = result.record.document[JUDGEMENTS]
+        record = result.record.document
+        line |= {name: record[name] for name in (JUDGEMENTS, JUDGE_SEED) if name in record}
         self._spool.write(canonical_line(line))
 
     def lines(self) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ from theatre.engine.rlmf_export.records import EXPORT_VERSION, measured_calibrat
 from theatre.engine.rlmf_export.sealed_bundle import (
     SealedBundle,
     SealedEpisode,
+    judge_seed_of,
     judgements_of,
     outputs_of,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "RlmfExport",
     "SealedBundle",
     "SealedEpisode",
+    "judge_seed_of",
     "judgements_of",
     "measured_calibration",
     "outputs_of",

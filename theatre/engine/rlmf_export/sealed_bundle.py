@@ -22,6 +22,7 @@ DATASET = "ground_truth/dataset.jsonl"
 GOLD = "ground_truth/gold_labels.jsonl"
 EPISODE_RESULT = "episode_result"
 JUDGEMENTS = "judgements"
+JUDGE_SEED = "judge_seed"
 _SUMS = "SHA256SUMS"
 _CERTIFICATE = "certificate.json"
 _PART = "[A-Za-z0-9_-][A-Za-z0-9_.-]*"
@@ -127,6 +128,11 @@ def outputs_of(record: JsonObject) -> dict[str, JsonObject]:
 def judgements_of(record: JsonObject) -> dict[str, list[JsonObject]]:
     """Return criterion → exchanges with a judge, in order; empty where no judge was asked."""
     return cast("dict[str, list[JsonObject]]", record.get(JUDGEMENTS, {}))
+
+
+def judge_seed_of(record: JsonObject) -> str:
+    """Return what the order of what a judge was shown follows from; empty without a judge."""
+    return cast("str", record.get(JUDGE_SEED, ""))
 
 
 def first_round(record: JsonObject) -> list[JsonObject]:

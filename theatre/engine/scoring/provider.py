@@ -157,12 +157,14 @@ class EpisodeAnswer:
     """A construct's answer to one episode: its status and, on success, the output of each hop.
 
     `hops` is in call order; the last one's output is what `field` points into by default.
-    `judgements` has the recorded exchanges of each criterion that a judge was asked about.
+    `judgements` has the recorded exchanges of each criterion that a judge was asked about,
+    `judge_seed` is what the order of what he is shown follows from.
     """
 
     status: InvocationStatus
     hops: Mapping[str, JsonObject]
     judgements: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
+    judge_seed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +334,7 @@ def _case(
         params=plan.params,
         hops=answer.hops,
         exchanges=answer.judgements.get(plan.criterion_id, ()),
+        judge_seed=answer.judge_seed,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json
 from theatre.engine.models import ScoringCase
 from theatre.engine.scoring.provider import at_path
-from theatre.judging.rubrics import Asking
+from theatre.judging.rubrics import Asking, ordered
 from theatre.verification.judge.questions import RUBRICS, Change, read_change
 from theatre.verification.lexical import SUMMARY_CHARACTERS, CoveredChanges, JudgedClaim
 
@@ -56,13 +56,12 @@ def claim_verdicts(case: ScoringCase) -> Asking[list[JudgedClaim]]:
     asked = list(places.values())[:MAX_CLAIMS]
     supported: set[int] = set()
     contradicted: set[int] = set()
-    texts = [cast("str", answer[place])[:CLAIM_CHARACTERS] for place in asked]
+    texts = {place: cast("str", answer[place])[:CLAIM_CHARACTERS] for place in asked}
     for part in change.in_parts() if texts else ():
-        data: JsonObject = {**change.author_said, **part, "claims": _number_items("claim", texts)}
-        verdicts = yield from _verdicts(case, "claims", data, "claim", len(texts))
-        supported |= {number for number, verdict in verdicts if verdict == "supported"}
-        contradicted |= {number for number, verdict in verdicts if verdict == "contradicted"}
-    held = {asked[number - 1] for number in supported - contradicted}
+        verdicts = yield from _verdicts(case, "claims", {**change.author_said, **part}, texts)
+        supported |= {place for place, verdict in verdicts.items() if verdict == "supported"}
+        contradicted |= {place for place, verdict in verdicts.items() if verdict == "contradicted"}
+    held = supported - contradicted
     unreadable = (place for place, claim in enumerate(answer) if not isinstance(claim, str))
     return [
         JudgedClaim(place=place, supported=place in held)
@@ -97,12 +96,9 @@ def covered_changes(case: ScoringCase) -> Asking[CoveredChanges | None]:
         found += [text[:_CHANGE_CHARACTERS] for text in changes if text.strip()]
     if not found:
         return None
-    data: JsonObject = {
-        "changes": _number_items("change", found),
-        "summary": case.answer[:SUMMARY_CHARACTERS],
-    }
-    verdicts = yield from _verdicts(case, "coverage", data, "change", len(found))
-    surfaced = sum(verdict is True for _, verdict in verdicts)
+    data: JsonObject = {"summary": case.answer[:SUMMARY_CHARACTERS]}
+    verdicts = yield from _verdicts(case, "coverage", data, dict(enumerate(found)))
+    surfaced = sum(verdict is True for verdict in verdicts.values())
     return CoveredChanges(total=len(found), surfaced=surfaced)
 
 
@@ -156,23 +152,37 @@ def _change(case: ScoringCase) -> Change:
 
 def _ask(case: ScoringCase, prompt: str, data: JsonObject) -> Asking[JsonObject]:
     """Ask once; NotMeasurableError where the answer is not usable."""
-    said = yield from RUBRICS.ask(prompt, cast("JsonObject", case.params["judge"]), data)
+    judge = cast("JsonObject", case.params["judge"])
+    said = yield from RUBRICS.ask(prompt, judge, data, _seed(case, prompt, data))
     if said is None:
         raise NotMeasurableError
     return said
 
 
 def _verdicts(
-    case: ScoringCase, prompt: str, data: JsonObject, item: str, count: int
-) -> Asking[list[tuple[int, Any]]]:
-    """Ask for one verdict an item; NotMeasurableError unless each of them has exactly one."""
-    said = yield from _ask(case, prompt, data)
+    case: ScoringCase, prompt: str, data: JsonObject, texts: dict[int, str]
+) -> Asking[dict[int, Any]]:
+    """Ask for one verdict on each text, in the order that is drawn; return them by place.
+
+    NotMeasurableError unless each has exactly one.
+    """
+    members, item = _ITEMS[prompt]
+    shown = ordered(_seed(case, prompt, data), texts)
+    numbered: JsonValue = [
+        {item: number, "text": texts[place]} for number, place in enumerate(shown, start=1)
+    ]
+    said = yield from _ask(case, prompt, {**data, members: numbered})
     rows = cast("list[dict[str, Any]]", said["verdicts"])
     verdicts = [(int(row.pop(item)), *row.values()) for row in map(dict, rows)]
-    if sorted(number for number, _ in verdicts) != list(range(1, count + 1)):
+    if sorted(number for number, _ in verdicts) != list(range(1, len(shown) + 1)):
         raise NotMeasurableError
-    return verdicts
+    return {shown[number - 1]: verdict for number, verdict in verdicts}
 
 
-def _number_items(item: str, texts: list[str]) -> JsonValue:
-    return [{item: number, "text": text} for number, text in enumerate(texts, start=1)]
+def _seed(case: ScoringCase, prompt: str, data: JsonObject) -> str:
+    """Return the seed of the orders in one request: another one for each part of a diff."""
+    return f"{case.judge_seed}/{prompt}/{data.get('part', 1)}"
+
+
+_ITEMS = {"claims": ("claims", "claim"), "coverage": ("changes", "change")}
+"""The member with what gets verdicts, and what an item there is called."""

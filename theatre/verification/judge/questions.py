@@ -36,7 +36,7 @@ RUBRICS: Final = Rubrics(
         ),
         "reply": object_of(verdict=one_of(REPLY_VERDICTS)),
     },
-    parser="1",
+    parser="2",
     limits={
         "max_tokens": Limit(MAX_TOKENS, 1, MAX_TOKENS),
         "repeats": Limit(1, 1, MAX_REPEATS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias, TypeVar, cast
 
@@ -58,8 +59,8 @@ def repeat_passes(case: ScoringCase, measure: Measured[ResultT]) -> list[ResultT
 def _passes(case: ScoringCase, measure: Measured[ResultT]) -> Asking[list[ResultT]]:
     judge = cast("JsonObject", case.params["judge"])
     made = []
-    for _ in range(int(cast("float", judge["repeats"]))):
-        found = yield from measure(case)
+    for number in range(int(cast("float", judge["repeats"]))):
+        found = yield from measure(replace(case, judge_seed=f"{case.judge_seed}/{number}"))
         made.append(found)
     return made
 
@@ -74,7 +75,7 @@ def committed_judge(
 def probe(provider: str, model: str, temperature: int | None) -> JsonObject:
     """Return a short request of the kind that a judge is sent, which nothing scores."""
     judge = RUBRICS.committed(model, temperature=temperature, provider=provider)
-    return RUBRICS.request("reply", judge, _PROBE)
+    return RUBRICS.request("reply", judge, _PROBE, "")
 
 
 _PROBE: JsonObject = {

@@ -132,6 +132,7 @@ def _answers(lines: Iterable[bytes]) -> Iterator[tuple[GroundTruthEpisode, Episo
                     status=InvocationStatus.SUCCESS,
                     hops=entry["hops"],
                     judgements=entry.get("judgements", {}),
+                    judge_seed=entry.get("judge_seed", ""),
                 ),
             )
 
