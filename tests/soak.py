@@ -219,6 +219,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     ),
     # Pages in a real browser, and what is dropped into them, in number.
     "pages": (
+        "tests/backend/test_pages_of_processes.py",
         "tests/backend/test_pages_under_attack.py::test_hostile_words",
         "tests/backend/test_pages_under_attack.py::test_of_a_run_that_withholds",
         "tests/pages/test_dropped_bundles.py::test_a_changed_bundle_is_refused_and_the_changed_file_is_named[many",

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import Response
 
 from backend.api.certificate_cache import CachedPage
-from backend.api.certificate_routes import certificate_summary, certificate_view, routing_document
+from backend.api.certificate_routes import certificate_summary, routing_document
 from backend.api.http.access_policy import public
 from backend.api.http.conditional import FRESH, IMMUTABLE, answer_not_modified
 from backend.api.http.html import REVALIDATED, html_response
@@ -28,12 +28,13 @@ from backend.api.http.service import get_service
 from backend.api.http.visitors import page_router
 from backend.api.log_routes import record_document
 from backend.api.template_routes import template_document
-from backend.repositories.certificate_views import CertificateFilter
+from backend.repositories.certificate_views import CertificateFilter, find_composite_intervals
 from backend.repositories.pages import Place, Window
 from backend.repositories.transparency_log import find_listed_entries
 from backend.schemas.certificates import CertificatePage
 from backend.services import certificates as service_certificates
 from backend.services.certificate_pages import (
+    draw_badge_of,
     others_to_compare,
     render_comparison_of,
     render_file_of,
@@ -154,6 +155,7 @@ async def show_construct(request: Request, construct_id: ConstructId, reading: R
         record.model_dump(mode="json"),
         routing.model_dump(mode="json"),
         [certificate_summary(*one).model_dump(mode="json") for one in found.rows],
+        await find_composite_intervals(reading, [view.id for view, _ in found.rows]),
     )
     return html_response(request, html, caching=REVALIDATED)
 
@@ -279,14 +281,12 @@ async def show_construct_badge(
 async def _badge(request: Request, reading: AsyncConnection, certificate_id: str) -> Response:
     service = get_service(request)
     now = service.clock()
-    read = await service_certificates.read_certificate(
+    drawn, lapses = await draw_badge_of(
         reading,
-        certificate_id=certificate_id,
+        certificate_id,
         accepted=service.resources.accepted_templates.content_hashes,
         now=now,
     )
-    lapses = read.view.expires_at
-    drawn = render_badge(certificate_view(read), read.worth.effective)
     # Never beyond the second of its lapse.
     left = _SHORT if lapses is None or lapses <= now else min(_SHORT, lapses - now)
     return _send_badge(request, drawn, until=left)

@@ -32,6 +32,7 @@ from backend.repositories.template_views import DISCLOSURE
 from backend.repositories.theatres import queryable_columns, queryable_text
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object, sha256_hex
 from theatre.engine.clock import parse_rfc3339
+from theatre.engine.scoring import COMPOSITE
 
 SHOWN = (
     TheatreCertificate.id,
@@ -202,6 +203,23 @@ async def find_certified_document(
     query = select(table.document).where(table.theatre_id == theatre_id)
     document = await connection.scalar(query)
     return None if document is None else parse_object(document)
+
+
+async def find_composite_intervals(
+    connection: AsyncConnection, certificate_ids: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """Return the intervals of composite scores, by certificate; none where it has none."""
+    table = TheatreCertificate
+    query = select(table.id, table.document).where(table.id.in_(certificate_ids))
+    found = {}
+    for certificate_id, document in await connection.execute(query):
+        certificate = cast("dict[str, Any]", parse_object(document))
+        # Of one criterion alone the composite is its score, and so is the interval.
+        scores = list(certificate["scores"])
+        interval = certificate["score_intervals"][scores[0] if len(scores) == 1 else COMPOSITE]
+        if interval["low"] is not None:
+            found[certificate_id] = (interval["low"], interval["high"])
+    return found
 
 
 async def find_certificates(

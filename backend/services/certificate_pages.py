@@ -34,6 +34,8 @@ from theatre.api.certificate_report import MOST_HELD, page_of_bundle, page_of_ce
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.comparison import compare_bundles
 from theatre.engine.errors import NotComparableError, NotFoundError
+from theatre.engine.tier_assigner import VerificationTier
+from theatre.pages.badge import render_badge
 from theatre.pages.certificate_page import (
     CertificatePage,
     IssuersWord,
@@ -43,6 +45,7 @@ from theatre.pages.certificate_page import (
     standing_of,
 )
 from theatre.pages.comparison_page import render_comparison
+from theatre.pages.wording import NOT_SIGNED
 
 EPISODES_ON_A_PAGE = 50
 """A page is to be small; all episodes are one link away."""
@@ -108,6 +111,30 @@ async def render_page_of(
     )
     html = await asyncio.to_thread(render_certificate, page)
     return RenderedCertificate(view.id, html.encode(), read)
+
+
+class DrawnBadge(NamedTuple):
+    """A badge, and when the tier on it lapses; None for never."""
+
+    picture: str
+    lapses: datetime | None
+
+
+async def draw_badge_of(
+    connection: AsyncConnection, certificate_id: str, *, accepted: Sequence[str], now: datetime
+) -> DrawnBadge:
+    """Return the badge of a certificate as it stands now; NotFoundError where there is none.
+
+    As its page it believes no row: without a signature that counts it is UNVERIFIED.
+    """
+    read = await read_certificate(
+        connection, certificate_id=certificate_id, accepted=accepted, now=now
+    )
+    worth = read.worth.effective
+    signature = await verify_signature(connection, read.document, read.view.theatre_id)
+    if signature.signed_by is None:
+        worth = replace(worth, tier=VerificationTier.UNVERIFIED, reasons=(NOT_SIGNED,))
+    return DrawnBadge(render_badge(read.document, worth), read.view.expires_at)
 
 
 async def _fixed_parts(

@@ -379,6 +379,9 @@ def test_a_revoked_key_signs_no_more_and_what_the_log_had_before_stays_valid(
         assert (verdict(before), verdict(behind)) == (Verdict.LOGGED, Verdict.NOT_VALID)
         shown = [ada.get(f"{one}/certificate", Accept="text/html").body for one in (before, behind)]
         assert [b"NOT SIGNED" in one for one in shown] == [False, True]
+        ids = [ada.get(f"{one}/certificate").document["certificate_id"] for one in (before, behind)]
+        badges = [ada.get(f"/certificates/{one}/badge.svg").body for one in ids]
+        assert [b"no signature that counts" in one for one in badges] == [False, True]
     with served(create_app(settings)) as client:
         ada, reader = Client(client.port, ada.headers), Stranger(client)
         new = committed(ada, stage.template)

@@ -108,6 +108,9 @@ def test_certificates_of_one_template_are_compared_and_others_are_refused(scene:
         assert "The data do not tell them apart." in shown
         assert f'href="/c/{first}"' in shown
         assert f'href="/c/{second}"' in shown
+    record = page(scene.client, "/constructs/sums").body.decode()
+    bars = re.findall('<polygon [^>]*fill-opacity="0.35"', record)
+    assert (len(bars), "composite scores by issue" in record) == (3, True)
     scene.clock.ahead = until_lapse(scene, second)
     assert "now EXPIRED" in compared(first, second).body.decode()
     for certificates, status, words in (
@@ -197,6 +200,9 @@ def test_a_page_says_of_its_signature_what_was_verified(scene: Scene) -> None:
     forged = page(scene.client, path).body.decode()
     assert 'class="tier">NOT SIGNED' in forged
     assert "No signature that counts: it is of another certificate" in forged
+    for badge in (f"/certificates/{theatre['certificate_id']}/badge.svg", "/badge/sums.svg"):
+        drawn = scene.client.get(badge).body.decode()
+        assert ("PROVEN" in drawn, "no signature that counts" in drawn) == (False, True), drawn
 
 
 def test_a_page_follows_a_decision_within_a_second(scene: Scene) -> None:

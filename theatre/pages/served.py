@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from theatre import svg
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.clock import parse_rfc3339
+from theatre.engine.tier_assigner import VerificationTier
 from theatre.pages.rendering import plain_text, render_page
 from theatre.pages.wording import REASONS
 
 Document = Mapping[str, Any]
 _CHART_WIDTH = 720
-_MOST_POINTS = 100
+_MOST_CHARTS = 4
+_TICKS = 4
 _MOST_VERSIONS = len(svg.MARKS)
 _MOST_CHOICES = 11
 TIERS = {"PROVEN": "proven", "BACKTESTED": "backtested", "UNVERIFIED": "unverified"}
@@ -50,13 +54,19 @@ def home_page(page: Document, *, search: str) -> str:
     return render_page("home.html", {"page": page, "search": search, "tiers": TIERS})
 
 
-def construct_page(record: Document, routing: Document, certificates: Sequence[Document]) -> str:
+Intervals = Mapping[str, tuple[float, float]]
+"""Certificate → the 95 % interval of its composite score; none where it has none."""
+
+
+def construct_page(
+    record: Document, routing: Document, certificates: Sequence[Document], intervals: Intervals
+) -> str:
     """Return the page of a construct: what came of all its commitments, and its scores so far."""
     values = {
         "record": record,
         "routing": routing,
         "certificates": certificates,
-        "chart": version_chart(certificates),
+        "charts": version_charts(certificates, intervals),
         "tiers": TIERS,
         "void_reasons": VOID_REASONS,
         "reasons": REASONS,
@@ -64,32 +74,60 @@ def construct_page(record: Document, routing: Document, certificates: Sequence[D
     return render_page("construct.html", values)
 
 
-def version_chart(certificates: Sequence[Document]) -> str | None:
-    """Return the composite scores by date of issue, a mark a version; None for fewer than two."""
-    dated = [one for one in certificates if one["composite_score"] is not None]
-    scored = dated[:_MOST_POINTS][::-1]
-    if len(scored) < 2:  # noqa: PLR2004 - one point is no course
-        return None
-    versions = list(dict.fromkeys(one["construct_version"] for one in scored))[-_MOST_VERSIONS:]
-    ends = {0: scored[0]["issued_at"][:10], len(scored) - 1: scored[-1]["issued_at"][:10]}
-    panel = svg.Panel(60, 40, _CHART_WIDTH - 100, 190, across=(-0.5, len(scored) - 0.5))
-    elements = [*panel.frame([*ends.items()], svg.SHARES, below="issued", beside="score")]
-    for place, one in enumerate(scored):
+def version_charts(certificates: Sequence[Document], intervals: Intervals) -> list[str]:
+    """Return a chart for each template with two certificates or more, the newest first.
+
+    Scores of two templates have no common scale: they stand on no common chart.
+    """
+    of_template: dict[str, list[Document]] = {}
+    for one in certificates:
+        if one["composite_score"] is not None:
+            of_template.setdefault(one["template_id"], []).append(one)
+    drawn = [(name, each[::-1]) for name, each in of_template.items() if len(each) > 1]
+    return [_version_chart(name, each, intervals) for name, each in drawn[:_MOST_CHARTS]]
+
+
+def _version_chart(template: str, dated: Sequence[Document], intervals: Intervals) -> str:
+    """Return composite scores with intervals by the moment of issue, a mark for each version."""
+    moments = [parse_rfc3339(one["issued_at"]) for one in dated]
+    room = max((moments[-1] - moments[0]) / 20, timedelta(minutes=1))
+    first, last = moments[0] - room, moments[-1] + room
+    panel = svg.Panel(60, 40, _CHART_WIDTH - 110, 190, across=(first.timestamp(), last.timestamp()))
+    versions = list(dict.fromkeys(one["construct_version"] for one in dated))[-_MOST_VERSIONS:]
+    elements = [*panel.frame(_days(moments[0], moments[-1]), svg.SHARES, beside="score")]
+    for one, moment in zip(dated, moments, strict=True):
         if one["construct_version"] in versions:
             number = versions.index(one["construct_version"])
+            counts = one["effective_tier"] != VerificationTier.UNVERIFIED
+            colour = svg.HUES[number] if counts else svg.GREY
+            if one["certificate_id"] in intervals:
+                low, high = intervals[one["certificate_id"]]
+                elements.append(panel.pole(moment.timestamp(), low, high, colour))
             score = min(max(one["composite_score"], 0.0), 1.0)
-            elements.append(panel.point(svg.MARKS[number], place, score, svg.HUES[number]))
+            elements.append(panel.point(svg.MARKS[number], moment.timestamp(), score, colour))
     keys = [
         svg.Key(svg.MARKS[number], svg.HUES[number], f"version {plain_text(version, 12)}")
         for number, version in enumerate(versions)
     ]
     return svg.page(
-        title="Composite scores of the certificates, in order of issue",
+        title=f"{plain_text(template, 60)}: composite scores by issue",
         width=_CHART_WIDTH,
-        end=270,
+        end=275,
         elements=elements,
         keys=keys,
+        footer=[
+            "Bars are 95 % intervals: where they overlap, the order of two scores may be chance.",
+            "Grey: unverified now.",
+        ],
     )
+
+
+def _days(first: datetime, last: datetime) -> svg.Ticks:
+    """Return a few moments from first to last; with the time of day where days do not part them."""
+    form = "%Y-%m-%d" if last - first > timedelta(days=_TICKS) else "%Y-%m-%d\n%H:%M"
+    places = range(_TICKS) if last > first else range(1)
+    moments = [first + (last - first) * place / (_TICKS - 1) for place in places]
+    return [(one.timestamp(), one.strftime(form)) for one in moments]
 
 
 def template_page(document: Document) -> str:

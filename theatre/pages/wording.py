@@ -78,7 +78,9 @@ VERSION_SOURCES: Mapping[str, str] = {
 }
 """Who says which version it was."""
 
+NOT_SIGNED = "not-signed"
 REASONS: Mapping[str, str] = {
+    NOT_SIGNED: "no signature that counts",
     "owner-not-confirmed": "It was not run by the confirmed owner of this construct",
     "owner-changed": "The construct has another owner since",
     "construct-not-registered": "This construct has no registered owner",

@@ -37,6 +37,7 @@ def pages(text: str) -> dict[str, str]:
     one: dict[str, Any] = {
         "certificate_id": "018f0000-0000-7000-8000-00000000dead",
         "issued_at": "2026-11-23T00:00:00Z",
+        "template_id": text,
         "construct_id": text,
         "construct_version": text,
         "composite_score": 0.5,
@@ -79,7 +80,9 @@ def pages(text: str) -> dict[str, str]:
         "home": served.home_page(
             {"certificates": [one], "total": 1, "next_cursor": text}, search=text
         ),
-        "construct": served.construct_page(record, {**routing, "certificate_id": None}, [one, one]),
+        "construct": served.construct_page(
+            record, {**routing, "certificate_id": None}, [one, one], {one["certificate_id"]: (0, 1)}
+        ),
         "template": served.template_page(document),
         "log": served.log_page(
             [{"index": 0, "type": "commitment/v1", "members": members, "certificate_id": None}],
