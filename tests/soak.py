@@ -71,6 +71,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/cli/test_streams.py",
         "tests/theatre/cli/test_verify_stops.py",
         "tests/theatre/debate/test_killed_sweep.py",
+        "tests/theatre/oracles/test_container.py",
         "tests/theatre/oracles/test_hostile.py::test_a_case_ends_as_the_table_says_and_the_next_call_is_answered[stdio-burns-cpu",
         "tests/theatre/oracles/test_isolation.py::test_a_thief_takes_nothing[landlock-callable",
         "tests/theatre/oracles/test_isolation.py::test_a_thief_takes_nothing[landlock-served-ordinary",

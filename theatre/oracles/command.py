@@ -229,8 +229,10 @@ def container_argv(
     return [
         *(runtime, "run", "--rm", "--interactive", "--name", name, "--pull", "never"),
         *("--network", "none", "--read-only", "--tmpfs", "/tmp"),  # noqa: S108 - inside
+        # What is printed is an answer, and kept as one: a log on disk would have no limit.
+        *("--log-driver", "none"),
         *("--cap-drop", "all", "--security-opt", "no-new-privileges"),
-        *("--memory", "2048m", "--pids-limit", "256"),
+        *("--memory", "2048m", "--pids-limit", "256", "--stop-timeout", "0"),
         *mount,
         image,
         *asked,
@@ -308,14 +310,16 @@ class ContainerAdapter(PlainAdapter):
                 runtime, self._image, self._settings, name=name, text=text, mounted=mounted
             )
             sent = text.encode("utf-8", "surrogatepass")
+            has_ended = False
             try:
                 code, output, stderr = await _run(
                     argv, sent if self._settings.input == "stdin" else b""
                 )
-            except BaseException:
-                # The runtime's command may end while its container goes on.
-                await asyncio.shield(_run([runtime, "rm", "--force", name], b""))
-                raise
+                has_ended = len(output) <= MAX_ANSWER_BYTES
+            finally:
+                if not has_ended:
+                    # The runtime's command may end while its container goes on.
+                    await asyncio.shield(_run([runtime, "rm", "--force", name], b""))
         return judge_output(output, 0 if code == 0 else f"exit code {code}", stderr)
 
 
@@ -334,7 +338,7 @@ async def _require_daemon(runtime: str) -> None:
 
 
 async def _run(argv: Sequence[str], sent: bytes) -> tuple[int, bytes, str]:
-    """Run a command of the runtime; what it prints is read up to the limit of an answer."""
+    """Run a command of the runtime; one that prints more than an answer may have is killed."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.PIPE,
@@ -355,6 +359,11 @@ async def _run(argv: Sequence[str], sent: bytes) -> tuple[int, bytes, str]:
         kept = bytearray()
         while chunk := await pipe.read(65536):
             kept += chunk[: max(0, limit + 1 - len(kept))]
+            if pipe is process.stdout and len(kept) > limit:
+                # It may have no end, and its time would be spent for what does not count.
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                break
         return bytes(kept)
 
     try:

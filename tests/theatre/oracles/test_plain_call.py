@@ -254,8 +254,9 @@ def test_a_container_has_no_network_and_nothing_to_write_to() -> None:
     assert argv == [
         *("/usr/bin/podman", "run", "--rm", "--interactive", "--name", "echelon-1"),
         *("--pull", "never", "--network", "none", "--read-only", "--tmpfs", "/tmp"),  # noqa: S108
+        *("--log-driver", "none"),
         *("--cap-drop", "all", "--security-opt", "no-new-privileges"),
-        *("--memory", "2048m", "--pids-limit", "256"),
+        *("--memory", "2048m", "--pids-limit", "256", "--stop-timeout", "0"),
         *("--volume", "/srv/x/input:/echelon/input:ro", IMAGE, "twice", "/echelon/input"),
     ]
 
