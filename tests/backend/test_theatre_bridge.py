@@ -213,15 +213,30 @@ def test_a_market_is_committed_and_neither_run_nor_settled(ada: Client) -> None:
     assert ada.get(path).document["state"] == "COMMITTED"
 
 
+def test_episodes_are_asked_more_than_once(ada: Client, stage: SumsStage, tmp_path: Path) -> None:
+    policy = {**cast("JsonObject", stage.template.get("execution_policy", {})), "repeats": 3}
+    path = committed(ada, {**stage.template, "schema_version": "2.2.0", "execution_policy": policy})
+    assert run(ada, path).document["outcome"] == "certified"
+    bundle = bundle_of(tmp_path / "home", path)
+    assert checked(bundle).failed == ()
+    certificate = json.loads((bundle / "certificate.json").read_bytes())
+    assert (certificate["repeats"]["k"], certificate["repeats"]["asked"]) == (3, 12)
+    assert certificate["episode_counts"]["scored"] == 4
+
+
 def test_what_the_newest_template_reserves_is_committed_and_not_run(
     ada: Client, stage: SumsStage
 ) -> None:
-    policy = cast("JsonObject", stage.template.get("execution_policy", {})) | {"repeats": 3}
-    path = committed(ada, stage.template | {"schema_version": "2.2.0", "execution_policy": policy})
+    scoring = cast("JsonObject", stage.template["scoring"])
+    scorers = cast("JsonObject", scoring["criteria_scorers"])
+    dataset = next(iter(cast("JsonObject", stage.template["dataset_hashes"])))
+    qualified: JsonObject = {one: {"dataset": dataset, "minimum": 0.8} for one in scorers}
+    scoring = scoring | {"qualifications": qualified}
+    path = committed(ada, stage.template | {"schema_version": "2.2.0", "scoring": scoring})
     refused = run(ada, path)
     assert (refused.status, refused.slug) == (422, "programme-refused")
     assert refused.document["detail"].startswith(
-        "this version cannot run execution_policy.repeats: reserved in 2.2.0"
+        "this version cannot run scoring.qualifications: reserved in 2.2.0"
     )
     assert ada.get(path).document["state"] == "COMMITTED"
 

@@ -202,7 +202,10 @@ def reserving(template: Any, member: str, **reserved: object) -> None:  # noqa: 
         (lambda t: t.update(display_name=""), "a template that fits echelon_theatre_schema_v2_1"),
         (lambda t: t.update(schema_version="2.0.1"), "a template that fits"),
         (lambda t: t["product_theatre_config"].update(adapter_type="mock"), "real construct"),
-        (lambda t: reserving(t, "execution_policy", repeats=2), "what 2.2.0 reserves"),
+        (
+            lambda t: reserving(t, "execution_policy", repeats=2, deterministic_sample=1),
+            "repeats of single calls alone",
+        ),
         (
             lambda t: reserving(
                 t, "scoring", qualifications={"addition": {"dataset": "sums", "minimum": 1}}

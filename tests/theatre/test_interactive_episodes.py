@@ -238,7 +238,7 @@ def test_without_the_runner_nothing_is_passed_off_as_checked(run: Finished) -> N
         ({**CHAIN}, "countdown plays 1, not 2 [(]easel, pilot[)]"),
         (
             {"/execution_policy/retry_policy": {"max_retries": 10}},
-            "max_retries and deterministic_sample must allow",
+            "max_retries, repeats and deterministic_sample must allow",
         ),
     ],
 )

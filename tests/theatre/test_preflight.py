@@ -90,7 +90,6 @@ def test_a_2_2_0_template_runs_and_its_bundle_is_checked(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("pointer", "value", "name"),
     [
-        ("/execution_policy/repeats", 3, "execution_policy.repeats"),
         ("/scoring/qualifications", {"colour": {"dataset": "truth", "minimum": 0.8}},
          "scoring.qualifications"),
     ],

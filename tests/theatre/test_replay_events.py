@@ -34,7 +34,9 @@ OUTCOMES = {
 
 
 def attempt(reason: str | None, detail: str | None, latency_ms: int) -> JsonObject:
-    return {"reason": reason, "response": {"error_detail": detail, "latency_ms": latency_ms}}
+    status = "success" if reason is None else "timeout" if reason == "timeout" else "error"
+    response: JsonObject = {"status": status, "error_detail": detail, "latency_ms": latency_ms}
+    return {"reason": reason, "response": response}
 
 
 def call(hop: int, construct_id: str, *attempts: JsonObject, repeat: int = 0) -> JsonObject:

@@ -21,7 +21,7 @@ def stopped_at(
     stop = FailureStop(total=total, threshold=threshold)
     stopped = [stop.stopped]
     for outcome in outcomes:
-        stop.count(outcome)
+        stop.count(int(outcome is MISSING))
         stopped.append(stop.stopped)
     # It never starts again.
     assert stopped == sorted(stopped)

@@ -337,6 +337,10 @@ ERRORS = [
          {"/schema_version": "2.2.0",
           "/scoring/qualifications": {"left": {"dataset": "elsewhere", "minimum": 0.5}}},
          "/scoring/qualifications/left/dataset"),
+    Case("repeats-fit",
+         {"/schema_version": "2.2.0",
+          "/execution_policy": {"repeats": 2, "deterministic_sample": 1}},
+         "/execution_policy/repeats"),
     # 17
     Case("criteria-scored", {f"{CHOSEN}/left": DROP}, CHOSEN),
     Case("criteria-scored", {"/scoring": {}, WEIGHTS: {"left": 1}, IDS: ["left"]}, "/scoring"),

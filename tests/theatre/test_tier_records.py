@@ -13,6 +13,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import TierRecordError
 from theatre.engine.tier_assigner import (
+    AnswerCounts,
     CriterionCounts,
     IssuedCertificateFacts,
     TierFacts,
@@ -174,7 +175,8 @@ def test_no_score_is_an_input() -> None:
             return [leaf for item in value for leaf in leaves(item)]
         return [value]
 
-    assert set(TierFacts.model_fields) == set(FACTS)
+    assert set(TierFacts.model_fields) == set(FACTS) | {"answers"}
+    assert {field.annotation for field in AnswerCounts.model_fields.values()} == {int}
     assert set(CriterionCounts.model_fields) == set(COUNTS)
     assert set(TierHistory.model_fields) == set(HISTORY)
     read = [*leaves(FACTS), *leaves(history_document())]

@@ -55,6 +55,7 @@ def print_certificate(bundle: Path, *, rows: Iterable[tuple[str, str]] = ()) -> 
     _print_calibration(aggregate["calibration"])
     _print_human(aggregate["human_scores"], bundle)
     _print_gaps(certificate["holdout_scores"])
+    _print_repeats(certificate["repeats"])
     echo(f"tier         {certificate['verification_tier']}")
     _print_missing(tier["assessment"], certificate["caps"])
     echo(f"issued       {certificate['issued_at']} by {certificate['issuer']}")
@@ -180,6 +181,21 @@ def _print_gaps(parts: Mapping[str, Any] | None) -> None:
                 f"note         {name}: train part {abs(gap['difference']):.3f} {side} the holdout, "
                 "beyond sampling error"
             )
+
+
+def _print_repeats(repeats: Mapping[str, Any] | None) -> None:
+    """Print how much answers to one question vary, where each was asked more than once."""
+    if repeats is None:
+        return
+    ended = ", ".join(f"{name} {n}" for name, n in repeats["statuses"].items() if n)
+    echo(f"repeats      {repeats['k']} of each episode, {repeats['asked']} answers: {ended}")
+    for name, one in repeats["criteria"].items():
+        echo(f"  {name}: {one['items_that_vary']} of {one['items']} episodes vary in their answers")
+        these, like = (format_bounds(one[of]) for of in ("these_items", "items_like_these"))
+        echo(f"    these items {these}; items like these {like}")
+        if one["pass"] is not None:
+            once, each = (one["pass"][of][-1] for of in ("any", "all"))
+            echo(f"    right at least once {format_number(once)}, each time {format_number(each)}")
 
 
 def _print_missing(assessment: Mapping[str, Any], caps: Sequence[str]) -> None:

@@ -33,6 +33,7 @@ _MOST_CALLS = 4
 """So many calls of an episode are shown with all that was sent and answered."""
 
 _SUCCESS = InvocationStatus.SUCCESS.value
+_TIMES = {0: "", 1: ", a second time"}
 
 
 @click.command()
@@ -99,6 +100,7 @@ def _document(run: RecordedRun, found: RecordedEpisode) -> JsonObject:
         "ratings": None,
         "usage": count_usage(run.tally(), [found]),
         "record": record,
+        **({} if found.repeats is None else {"repeats": found.repeats}),
     }
     if run.is_withheld:
         return shown
@@ -163,6 +165,7 @@ def _print(document: Mapping[str, Any], *, is_whole: bool) -> None:
             print_value("made of it", record[EPISODE_RESULT], is_whole=is_whole)
     if document["criteria"] is not None:
         _print_scores(document["criteria"], document["composite"], is_whole=is_whole)
+        _print_repeats(document.get("repeats"))
         _print_judgements((record or {}).get(JUDGEMENTS, {}), is_whole=is_whole)
     for rating in document["ratings"] or ():
         comment = "" if rating["comment"] is None else f": {rating['comment']}"
@@ -178,7 +181,7 @@ def _print_calls(record: Mapping[str, Any], asked: JsonValue, *, is_whole: bool)
     width = None if is_whole else terminal_width()
     for number, call in enumerate(calls, start=1):
         place = f"call {number} of {len(calls)}, " if len(calls) > 1 else ""
-        again = ", a second time" if call["repeat"] else ""
+        again = _TIMES.get(call["repeat"], f", time {call['repeat'] + 1}")
         status = call["attempts"][-1]["response"]["status"]
         if width is not None and len(calls) > _MOST_CALLS and status == _SUCCESS:
             answer = on_a_line(call["attempts"][-1]["response"]["output_data"])
@@ -213,6 +216,16 @@ def _print_attempt(name: str, attempt: Mapping[str, Any], *, is_whole: bool) -> 
     ):
         if value:
             print_value(f"  {member}", value, is_whole=is_whole)
+
+
+def _print_repeats(repeats: Mapping[str, Any] | None) -> None:
+    """Print what each repeat counts, where there is more than one."""
+    if repeats is None:
+        return
+    echo(f"repeats   {', '.join(repeats['statuses'])}; each score is the mean of")
+    for name, scores in repeats["scores"].items():
+        if scores is not None:
+            echo(f"  {name}  {', '.join(map(score_text, scores))}")
 
 
 def _print_scores(

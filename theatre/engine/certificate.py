@@ -19,6 +19,7 @@ from theatre.engine.errors import CertificateError
 from theatre.engine.models import ExecutionPath, TheatreCriteria
 from theatre.engine.oracle_contract import Isolation
 from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.scoring import certified_repeats
 from theatre.engine.templates import ProductTheatreTemplate
 
 CERTIFICATE_SCHEMA = "echelon_certificate_schema.json"
@@ -176,7 +177,8 @@ NETWORK_OPEN = "network-open"
 """The finding where a construct could reach a network, so that others may have answered."""
 
 WITHIN_ITEM_UNKNOWN = "within-item-variance-unknown"
-"""The finding where each question was asked once: no interval holds how much answers vary."""
+"""The finding where each question was asked once, and answers to one are not known to be equal:
+no interval holds how much they vary."""
 
 
 def findings_of(
@@ -263,6 +265,7 @@ def issue_certificate(
             "findings": findings_of(evidence.version_source, evidence.isolation, evidence.findings),
             "data_audit": evidence.data_audit,
             "baselines": evidence.baselines,
+            "repeats": certified_repeats(aggregate),
             "usage": evidence.usage,
             "commitment_hash": receipt.commitment_hash,
             "coin_sha256": receipt.coin_sha256,

@@ -41,7 +41,8 @@ class Purpose(StrEnum):
     PLAY = "play"
     """The seed of an episode's runner, from which its secrets, probes, offers and faults follow."""
     REPEAT = "repeat"
-    """The rank of an episode among those that are called a second time."""
+    """The rank of an episode among those that are called a second time, and with a number behind
+    the episode the rank of that repeat among the questions of its block."""
     SALT = "salt"
     """What an episode's leaf under `episode_root` is salted with."""
 
@@ -140,6 +141,10 @@ class Draws:
     def salt(self, episode_id: str) -> bytes:
         """Return the 32 bytes that an episode's line is salted with under `episode_root`."""
         return self._draw(Purpose.SALT, episode_id)
+
+    def repeat_rank(self, episode_id: str, repeat: int) -> bytes:
+        """Return where one of an episode's repeats, from 0, stands among those of its block."""
+        return self._draw(Purpose.REPEAT, episode_id, repeat)
 
     def repeated(self, episode_ids: Iterable[str], size: int) -> frozenset[str]:
         """Return the `size` ids with the smallest draws: they are called a second time.

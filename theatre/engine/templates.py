@@ -322,7 +322,7 @@ class ExecutionPolicy(_Part):
     retry_policy: RetryPolicy = RetryPolicy()
     deterministic_sample: int = 0
     sanitise_input: bool = True
-    repeats: Any = None
+    repeats: int = 1
     budget: Budget | None = None
 
 
@@ -494,11 +494,7 @@ class ProductTheatreTemplate(TheatreTemplate):
         """Return by name what a 2.2.0 template commits to and this version cannot run yet."""
         if self.schema_version != NEWEST:
             return ()
-        policy = self.execution_policy
-        named = {
-            "execution_policy.repeats": "repeats" in policy.model_fields_set,
-            "scoring.qualifications": "qualifications" in self.scoring.model_fields_set,
-        }
+        named = {"scoring.qualifications": "qualifications" in self.scoring.model_fields_set}
         return tuple(name for name, is_committed in named.items() if is_committed)
 
     @property

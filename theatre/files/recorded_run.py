@@ -19,6 +19,7 @@ from theatre.engine.errors import DatasetError, NotFoundError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import (
     JUDGEMENTS,
+    REPEATS,
     EpisodeOutcome,
     EpisodeResult,
     GroundTruthEpisode,
@@ -32,6 +33,7 @@ from theatre.engine.replay.recording import answering_attempt
 from theatre.engine.replay.trail import HUMAN_SCORE
 from theatre.engine.replay.usage import UsageTally, tally_of, usage_of
 from theatre.engine.rlmf_export.sealed_bundle import DATASET, GOLD
+from theatre.engine.scoring import RepeatScores
 from theatre.engine.scoring.arithmetic import nano_to_number
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, view_template
@@ -58,6 +60,8 @@ class RecordedEpisode:
     composite: float | None
     is_held_out: bool | None
     record: InvocationRecord | None
+    repeats: JsonObject | None = None
+    """Status and scores of each repeat, as in its line; None where it was asked once."""
 
 
 def trouble_of(episode: RecordedEpisode) -> tuple[str | None, str | None]:
@@ -186,6 +190,7 @@ class BundledRun(RecordedRun):
                 composite=cast("float | None", shown["composite"]),
                 is_held_out=cast("bool", shown["holdout"]),
                 record=None if own is None else InvocationRecord.of_line(own),
+                repeats=cast("JsonObject | None", shown.get(REPEATS)),
             )
             if own is not None:
                 seq, record = next(records, (0, b""))
@@ -214,6 +219,7 @@ class JournalledRun(RecordedRun):
     def episodes(self) -> Iterator[RecordedEpisode]:
         """Yield what is recorded so far."""
         for result in results_in_order(self.folder):
+            repeats = RepeatScores.of_facts(result.facts.get(REPEATS))
             yield RecordedEpisode(
                 seq=result.seq,
                 episode_id=result.episode_id,
@@ -227,6 +233,7 @@ class JournalledRun(RecordedRun):
                 composite=None,
                 is_held_out=None,
                 record=result.record,
+                repeats=None if repeats is None else repeats.as_document(),
             )
 
     def _data(self, path: str) -> DatasetFile | None:

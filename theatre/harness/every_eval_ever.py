@@ -15,7 +15,7 @@ from typing import Any, Final
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json, canonical_line
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import ProgrammeError
-from theatre.engine.rlmf_export.sealed_bundle import SealedBundle, SealedEpisode
+from theatre.engine.rlmf_export.sealed_bundle import SealedBundle, SealedEpisode, counting_round
 from theatre.harness.samples import identifier
 
 SCHEMA_VERSION: Final = "0.3.0"
@@ -208,8 +208,7 @@ class EveryEvalEverExport:
 
 def _exchange(episode: SealedEpisode) -> tuple[str, str]:
     """Return what was sent first and what came back last, as canonical JSON; "" for no answer."""
-    calls: Any = episode.record["calls"]
-    first = [call for call in calls if call["repeat"] == 0]
+    first: Any = counting_round(episode.record)
     answered = first[-1]["attempts"][-1]["response"]["output_data"]
     return (
         canonical_json(first[0]["request"]["input_data"]),

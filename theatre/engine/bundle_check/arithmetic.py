@@ -71,6 +71,8 @@ SCORER_KINDS: Final = {
 Document = dict[str, Any]
 Verdict = int | str
 """Billionths of a score, or the word for why there is none."""
+Repeat = tuple[str, Mapping[str, float | str]]
+"""How one of an episode's repeats ended, and its results by criterion."""
 Unit = tuple[tuple[int, int], ...]
 """For each criterion the sum of what counts, in billionths, and the number of it."""
 Weighed = tuple[Unit, int]
@@ -132,7 +134,10 @@ class Plan:
         self.threshold = exact(policy.get("failure_threshold", 0.2)) if settles else None
         labelled = [c for c in self.ids if scorers.get(c, {}).get("scorer") == "label_accuracy"]
         only = labelled[0] if len(labelled) == 1 else None
-        self.calibrated: str | None = scoring.get("calibration_criterion", only)
+        self.repeats = int(policy.get("repeats", 1))
+        """How often each episode is asked."""
+        named: str | None = scoring.get("calibration_criterion", only)
+        self.calibrated = named if self.repeats == 1 else None
         self.human: dict[str, Fraction] = {
             step["criterion_id"]: exact(step["share"])
             for step in template.get("hitl_steps") or []
@@ -195,9 +200,15 @@ class Tally:
         self.commitment_hash = commitment_hash
         self.episodes = episodes
         threshold = self.plan.threshold
-        self.most_missing = None if threshold is None else threshold * episodes
+        asked = episodes * self.plan.repeats
+        self.most_missing = None if threshold is None else threshold * asked
         """With more missing answers than that the run has ended."""
+        self.missing_answers = 0
         self.ended = False
+        self.answers: Counter[str] = Counter()
+        """Status → answers to episodes that are asked more than once."""
+        self.repeated: Counter[tuple[tuple[int, ...] | None, ...]] = Counter()
+        """What each repeat of an episode counts on each criterion → episodes with just that."""
         self.statuses: Counter[str | None] = Counter()
         self.outcomes: Counter[str] = Counter()
         self.verdicts: dict[str, Counter[str]] = {name: Counter() for name in self.plan.ids}
@@ -221,23 +232,40 @@ class Tally:
         results: Mapping[str, float | str],
         cluster_key: str | None = None,
         confidence: object = None,
+        repeats: Sequence[Repeat] = (),
     ) -> Document:
         """Count one episode and return its line.
 
         `status` is that of the last response (None: never called). `results` has for each criterion
         the scorer's number, `declined`, `unscored` or `not_applicable`; where there is no
-        successful answer only `not_applicable` is read from it.
+        successful answer only `not_applicable` is read from it. Where episodes are asked more than
+        once, both are in `repeats`, for each of the answers.
         """
         if self.ended:
-            status = None
-        verdicts = [self._verdict(status, results[name]) for name in self.plan.ids]
+            status, repeats = None, ()
+        if repeats:
+            status = status_of_all([one for one, _ in repeats])
+        each = [[self._verdict(one, own[name]) for one, own in repeats] for name in self.plan.ids]
+        verdicts = [
+            merged(status, of_repeats) if repeats else self._verdict(status, results[name])
+            for name, of_repeats in zip(self.plan.ids, each, strict=True)
+        ]
         outcome = outcome_of(status, verdicts)
+        failed = [one for one, _ in repeats if VERDICT_OF.get(one) == MISSING]
+        self.missing_answers += len(failed) if repeats else outcome == MISSING
         self._count(status, outcome, verdicts)
         held_out = is_held_out(self.commitment_hash, episode_id, self.plan.split)
         counted = tuple(counted_value(verdict) for verdict in verdicts)
         if status is not None:
             self.rows[held_out, counted] += 1
             self._place(cluster_key, counted)
+        answers = [
+            None if value is None else tuple(counted_value(one) or 0 for one in of_repeats)
+            for value, of_repeats in zip(counted, each, strict=True)
+        ]
+        if repeats:
+            self.answers.update(str(one) for one, _ in repeats)
+            self.repeated[tuple(answers)] += 1
         if self.plan.calibrated is not None:
             self._calibrate(verdicts[self.plan.ids.index(self.plan.calibrated)], confidence)
         return {
@@ -250,7 +278,21 @@ class Tally:
             },
             "composite": self._composite(counted),
             "holdout": held_out,
+            **self._shown(repeats, answers),
         }
+
+    def _shown(
+        self, repeats: Sequence[Repeat], answers: Sequence[tuple[int, ...] | None]
+    ) -> Document:
+        """Return the member of the line that says what each repeat counts."""
+        if self.plan.repeats == 1:
+            return {}
+        scores = {
+            name: None if values is None else [value / NANO for value in values]
+            for name, values in zip(self.plan.ids, answers, strict=True)
+        }
+        statuses = [status for status, _ in repeats]
+        return {"repeats": {"statuses": statuses, "scores": scores} if repeats else None}
 
     def _verdict(self, status: str | None, result: float | str) -> Verdict:
         if status is None or (status != "success" and result != NOT_APPLICABLE):
@@ -267,7 +309,7 @@ class Tally:
         self.outcomes[outcome] += 1
         for name, verdict in zip(self.plan.ids, verdicts, strict=True):
             self.verdicts[name][verdict if isinstance(verdict, str) else SCORED] += 1
-        if self.most_missing is not None and self.outcomes[MISSING] > self.most_missing:
+        if self.most_missing is not None and self.missing_answers > self.most_missing:
             self.ended = True
 
     def _place(self, cluster_key: str | None, counted: tuple[int | None, ...]) -> None:
@@ -335,6 +377,14 @@ class Tally:
             "total": sum(self.outcomes.values()),
             "max_refusal_rate": str(self.plan.max_refusal_rate),
             "criterion_counts": self.score_counts(),
+            **({} if self.plan.repeats == 1 else {"answers": self._answer_counts()}),
+        }
+
+    def _answer_counts(self) -> Document:
+        return {
+            "asked": self.answers.total(),
+            "failed": self.answers["timeout"] + self.answers["error"],
+            "refused": self.answers["refused"],
         }
 
     def aggregate(
@@ -370,6 +420,8 @@ class Tally:
             "calibration": self._calibration(calibrated),
             "human_scores": human_scores,
         }
+        if self.plan.repeats > 1:
+            document["repeats"] = self._repeats(scores)
         return document if computed is None else document | {"computed": computed}
 
     def machine_means(self) -> dict[str, Fraction | None]:
@@ -470,11 +522,113 @@ class Tally:
         elif spread.square:
             method = f"{prefix}bca"
             ends = bounds(name, method)
-        return {"low": ends[0], "high": ends[1], "method": method, "level": 0.95}
+        return interval_of(method, ends)
 
     def _is_whole(self, name: str) -> bool:
         place = self.plan.ids.index(name)
         return all(counted[place] in {None, 0, NANO} for _, counted in self.rows)
+
+    # answers to the same question (docs/contract/scoring.md §9)
+
+    def _repeats(self, scores: Mapping[str, Fraction | None]) -> Document:
+        answers, whole = self._answer_counts(), self.plan.weighted(scores)
+        stand_alone = {name: one_of(at, len(self.plan.ids)) for at, name in enumerate(scores)}
+        return {
+            "k": self.plan.repeats,
+            "asked": answers["asked"],
+            "statuses": {
+                name: self.answers[name]
+                for name in ("success", *(one for one in VERDICT_OF if one))
+            },
+            "failure_rate": published(ratio(answers["failed"], answers["asked"])),
+            "criteria": {
+                name: self._variances(place)
+                | {"these_items": self._these_items(scores[name], stand_alone[name])}
+                for place, name in enumerate(self.plan.ids)
+            },
+            "composite_score": {"these_items": self._these_items(whole, self.plan.shares)},
+        }
+
+    def _variances(self, place: int) -> Document:
+        """Return how one criterion varies between episodes and within them."""
+        k = self.plan.repeats
+        counted = [(row[place], times) for row, times in self.repeated.items()]
+        rows = [(values, times) for values, times in counted if values is not None]
+        items = sum(times for _, times in rows)
+        means = [(Fraction(sum(values), k * NANO), times) for values, times in rows]
+        within = between = None
+        if items:
+            squares = sum(
+                times * sum((Fraction(value, NANO) - mean) ** 2 for value in values)
+                for (values, times), (mean, _) in zip(rows, means, strict=True)
+            )
+            within = Fraction(squares, items * (k - 1))
+        if within is not None and items >= MIN_UNITS:
+            centre = sum((mean * times for mean, times in means), Fraction(0)) / items
+            around = ((mean - centre) ** 2 * times for mean, times in means)
+            of_means = sum(around, Fraction(0)) / (items - 1)
+            between = max(Fraction(0), of_means - within / k)
+        return {
+            "items": items,
+            "items_that_vary": sum(times for values, times in rows if len(set(values)) > 1),
+            "between_item_variance": published(between),
+            "within_item_variance": published(within),
+            "pass": self._passes(rows, items),
+        }
+
+    def _passes(self, rows: Sequence[tuple[tuple[int, ...], int]], items: int) -> Document | None:
+        """Return the chance that one of j answers is right, and that all are, for j = 1 … k."""
+        if not items or any(value not in {0, NANO} for values, _ in rows for value in values):
+            return None
+        k = self.plan.repeats
+        right: Counter[int] = Counter()
+        for values, times in rows:
+            right[values.count(NANO)] += times
+
+        def drawn(j: int, of: Callable[[int], int]) -> Fraction:
+            chances = (
+                times * Fraction(math.comb(of(c), j), math.comb(k, j)) for c, times in right.items()
+            )
+            return sum(chances, Fraction(0)) / items
+
+        def interval(number: int) -> Document:
+            if items < MIN_UNITS or self.clusters:
+                return interval_of("undefined", (None, None))
+            return interval_of("wilson", wilson(number, items))
+
+        return {
+            "any": [published(1 - drawn(j, lambda c: k - c)) for j in range(1, k + 1)],
+            "any_interval": interval(items - right[0]),
+            "all": [published(drawn(j, lambda c: c)) for j in range(1, k + 1)],
+            "all_interval": interval(right[k]),
+        }
+
+    def _these_items(self, score: Fraction | None, shares: Sequence[int]) -> Document:
+        """Return the interval of a weighted mean if the same episodes were asked again.
+
+        With u the weighted sum of what a repeat adds to the means, the variance is the sum over
+        episodes of the variance of u over their repeats, divided by k.
+        """
+        k, used = self.plan.repeats, [place for place, share in enumerate(shares) if share]
+        items = {
+            place: sum(n for row, n in self.repeated.items() if row[place] is not None)
+            for place in used
+        }
+        if score is None or not all(items.values()):
+            return interval_of("undefined", (None, None))
+        weights = {at: Fraction(shares[at], sum(shares) * items[at] * NANO) for at in used}
+        variance = Fraction(0)
+        for row, times in self.repeated.items():
+            kept = [(weights[at], values) for at in used if (values := row[at]) is not None]
+            adds = [sum((w * v[n] for w, v in kept), Fraction(0)) for n in range(k)]
+            mean = sum(adds, Fraction(0)) / k
+            squares = sum(((one - mean) ** 2 for one in adds), Fraction(0))
+            variance += times * squares / (k * (k - 1))
+        if not variance:
+            return interval_of("undefined", (None, None))
+        half = Z * math.sqrt(variance)
+        low, high = max(float(score) - half, 0.0), min(float(score) + half, 1.0)
+        return interval_of("within_item_normal", (round(low, 6), round(high, 6)))
 
     def _holdout(self) -> Document:
         parts = [
@@ -613,6 +767,48 @@ def outcome_of(status: str | None, verdicts: Iterable[Verdict]) -> str:
     return SCORED if any(not isinstance(verdict, str) for verdict in verdicts) else UNSCORED
 
 
+def status_of_all(statuses: Sequence[str | None]) -> str | None:
+    """Return the status of an episode by those of its repeats (docs/contract/scoring.md §9)."""
+    if "success" in statuses:
+        return "success"
+    failed = [status for status in statuses if VERDICT_OF[status] == MISSING]
+    return failed[0] if failed else statuses[0]
+
+
+def merged(status: str | None, verdicts: Sequence[Verdict]) -> Verdict:
+    """Return what an episode comes to on one criterion; `status` is the episode's.
+
+    Where one repeat counts, all do: who leaves out an answer has answered wrongly.
+    """
+    for gap in (NOT_APPLICABLE, UNSCORED):
+        if gap in verdicts:
+            return gap
+    values = [counted_value(verdict) for verdict in verdicts]
+    if values == [None] * len(values):
+        return DECLINED if status == "success" else EXCLUDED
+    if status != "success":
+        return MISSING
+    return divided(sum(value or 0 for value in values), len(values))
+
+
+def interval_of(method: str, ends: tuple[float | None, float | None]) -> Document:
+    """Return an interval as documents have it."""
+    return {"low": ends[0], "high": ends[1], "method": method, "level": 0.95}
+
+
+def both_estimands(aggregate: Document) -> Document | None:
+    """Return the certificate's `repeats`: with what holds for items like these, too."""
+    found: Document | None = aggregate.get("repeats")
+    if found is None:
+        return None
+    like = aggregate["score_intervals"]
+    criteria = {
+        name: one | {"items_like_these": like[name]} for name, one in found["criteria"].items()
+    }
+    whole = found["composite_score"] | {"items_like_these": like[COMPOSITE]}
+    return found | {"criteria": criteria, "composite_score": whole}
+
+
 def counted_value(verdict: Verdict) -> int | None:
     """Return what counts in a mean: the score, 0 for a failure, nothing for any other gap."""
     if isinstance(verdict, str):
@@ -699,10 +895,14 @@ def unmet_for_backtested(  # noqa: C901 - a list of rules
         yield "replays-below-50", str(scored)
     if facts["distinct_inputs"] < min(50, scored):
         yield "distinct-inputs-below-50", str(facts["distinct_inputs"])
-    if 5 * facts["failures"] > run:
-        yield "failure-rate-above-20", f"{facts['failures']}/{run}"
-    if facts["refusals"] > most * run:
-        yield "refusal-rate-above-max", f"{facts['refusals']}/{run}, allowed {most}"
+    by_episode = {"asked": run, "failed": facts["failures"], "refused": facts["refusals"]}
+    # Where episodes are asked more than once, of answers: one success would hide many failures.
+    rated = facts.get("answers", by_episode)
+    asked = rated["asked"]
+    if 5 * rated["failed"] > asked:
+        yield "failure-rate-above-20", f"{rated['failed']}/{asked}"
+    if rated["refused"] > most * asked:
+        yield "refusal-rate-above-max", f"{rated['refused']}/{asked}, allowed {most}"
     yield from unmet_on_criteria(facts, most)
     unpinned = {"construct_version"} if facts["construct_version"] is None else set()
     for name in sorted(unpinned.union(facts["missing_pins"])):
@@ -934,7 +1134,6 @@ def undeclared(template: Document, digest: Callable[[Document], str]) -> Iterato
 RESERVED: Final = (
     "qualification",
     "corrected_scores",
-    "repeats",
     "owner",
 )
 """Members of the certificate that nothing in this release can fill: null."""

@@ -51,8 +51,13 @@ class CountedEvidence:
     audit: JsonValue | Nothing
     baselines: JsonValue | Nothing
 
-    def findings(self, evidence: Evidence, results: JsonObject | Nothing) -> list[str] | Nothing:
-        """Return what follows from them; NOTHING where a part has another form."""
+    def findings(
+        self, evidence: Evidence, results: JsonObject | Nothing, differences: JsonValue | Nothing
+    ) -> list[str] | Nothing:
+        """Return what follows from them; NOTHING where a part has another form.
+
+        `differences` is how many episodes were asked a second time and answered otherwise.
+        """
         parts = (self.audit, self.baselines, results)
         if evidence.plan is None or any(isinstance(part, Nothing) for part in parts):
             return NOTHING
@@ -61,7 +66,11 @@ class CountedEvidence:
         intervals = evidence.documents.at(AGGREGATE, "score_intervals")
         try:
             return evidence_findings(
-                evidence.plan.document, audit, baselines, aggregate | {"score_intervals": intervals}
+                evidence.plan.document,
+                audit,
+                baselines,
+                aggregate | {"score_intervals": intervals},
+                differences,
             )
         except (AttributeError, KeyError, TypeError):
             return NOTHING

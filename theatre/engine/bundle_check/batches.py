@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import cast
 
 from theatre.engine.bundle_check.arithmetic import taken_by
@@ -71,8 +71,8 @@ class Recorded:
         """All calls in order; none where the record holds no array of them."""
         self.first = [call for call in self.calls if _is_of(call, FIRST)]
         self.repeated = [call for call in self.calls if _is_of(call, SECOND)]
-        self.answering: JsonValue | Nothing = self.first[-1] if self.first else NOTHING
-        """The call whose answer is the episode's: the last one of the first round."""
+        self.answering = self._answering()
+        """The call whose answer is the episode's: the last one of its round."""
         self.status = at(last_attempt(self.answering), "response", "status")
         played = document.get(EPISODE_RESULT, NOTHING)
         self.outputs = _outputs(self.first) if played is NOTHING else _objects([played])
@@ -80,6 +80,31 @@ class Recorded:
 
         Of an interactive episode: what its runner made of it, in the place of its one output.
         """
+
+    def _answering(self) -> JsonValue | Nothing:
+        ends = [calls[-1] for calls in self.rounds]
+        statuses = [at(last_attempt(end), "response", "status") for end in ends]
+        if not all(isinstance(status, str) and status in STATUSES for status in statuses):
+            return self.first[-1] if self.first else NOTHING
+        # The first round that was answered, else that failed: a refusal must not hide a failure.
+        for wanted in ({"success"}, {"timeout", "error"}, STATUSES):
+            for status, end in zip(statuses, ends, strict=True):
+                if status in wanted:
+                    return end
+        return NOTHING
+
+    @property
+    def rounds(self) -> list[list[JsonValue]]:
+        """Return the calls of each round, in order."""
+        return [[*calls] for _, calls in groupby(self.calls, lambda call: at(call, "repeat"))]
+
+    def round(self, repeat: int) -> tuple[str, list[JsonObject]] | None:
+        """Return the status of one repeat and its outputs; None where it has no readable one."""
+        calls = [call for call in self.calls if _is_of(call, repeat)]
+        status = at(last_attempt(calls[-1]), "response", "status") if calls else NOTHING
+        if not isinstance(status, str) or status not in STATUSES:
+            return None
+        return status, _outputs(calls)
 
     @property
     def judgements(self) -> dict[str, list[JsonObject]]:
@@ -137,6 +162,8 @@ class CallFacts:
     `version_mismatches` counts calls, `determinism_differences` episodes.
     """
 
+    is_repeated: bool = False
+    """Whether all episodes are asked more than once: then answers may differ."""
     recorded: int = 0
     discarded: int = 0
     version_mismatches: int = 0
@@ -157,7 +184,7 @@ class CallFacts:
     def note(self, record: Recorded) -> None:
         """Take the facts of one record, as far as it has them."""
         self.recorded += 1
-        self.determinism_differences += record.differs
+        self.determinism_differences += record.differs and not self.is_repeated
         for call in record.calls:
             attempts, construct = at(call, "attempts"), at(call, "construct_id")
             self.version_mismatches += isinstance(attempts, list) and any(

@@ -321,17 +321,23 @@ class Evidence:
         for seq, (episode, line) in enumerate(zip(self.dataset, stated, strict=True), 1):
             asked = self.records[seq][1] if seq in self.records else None
             success = asked is not None and asked.status == "success" and not tally.ended
+            results = {
+                name: self.result(name, episode, line["scores"], declined, success=success)
+                for name in tally.plan.ids
+            }
             lines.append(
                 tally.add(
                     seq=seq,
                     episode_id=episode["episode_id"],
                     status=None if asked is None else asked.status,
-                    results={
-                        name: self.result(name, episode, line["scores"], declined, success=success)
-                        for name in tally.plan.ids
-                    },
+                    results=results,
                     cluster_key=episode.get("cluster_key"),
                     confidence=None if asked is None else asked.confidence,
+                    repeats=[
+                        (status, own_results(results, line, at))
+                        for at, status in enumerate(() if asked is None else asked.statuses)
+                        if not tally.ended and tally.plan.repeats > 1
+                    ],
                 )
             )
         return tally, lines
@@ -519,6 +525,11 @@ class Evidence:
         counted = [line["seq"] for line in lines if line["outcome"] != "not_run"]
         return [self.records[seq][1] for seq in counted]
 
+    @property
+    def differences(self) -> int:
+        """How many episodes were asked a second time and answered otherwise."""
+        return sum(asked.differs for asked in self.recorded)
+
     @cached_property
     def usage(self) -> Document | None:
         """What the calls took, added up from the records."""
@@ -529,6 +540,15 @@ class Evidence:
         """Who says what version it was: the least of what the records say."""
         found = {source for asked in self.recorded for source in asked.sources}
         return next((one for one in ("claimed", "declared") if one in found), "computed")
+
+
+def own_results(results: Document, line: Document, at: int) -> Document:
+    """Return what a line says of one repeat: its scores, and the gaps of the episode."""
+    stated = line["repeats"]["scores"]
+    return {
+        name: stated[name][at] if stated[name] is not None else result
+        for name, result in results.items()
+    }
 
 
 def value_at(value: Any, steps: list[str]) -> object:  # noqa: ANN401 - any JSON value

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID, uuid5
 
-from theatre.engine.bundle_check.arithmetic import RESERVED, usage_of
+from theatre.engine.bundle_check.arithmetic import RESERVED, both_estimands, usage_of
 from theatre.engine.bundle_check.audit_trail import AuditTrail
 from theatre.engine.bundle_check.baselines import CountedEvidence
 from theatre.engine.bundle_check.batches import CallFacts
@@ -257,7 +257,19 @@ def _expect_measured(results: JsonObject | Nothing, documents: Documents) -> _Fi
         "ece": None if ece is None else at(ece, "value"),
         "replay_count": at(results, "episode_counts", "scored"),
         "score_intervals": documents.at(AGGREGATE, "score_intervals"),
+        "repeats": _repeats(results, documents),
     }
+
+
+def _repeats(results: JsonObject | Nothing, documents: Documents) -> JsonValue | Nothing:
+    """Return both estimands of a run that asked more than once; null for any other."""
+    if isinstance(results, Nothing):
+        return NOTHING
+    stored = documents.at(AGGREGATE, "score_intervals")
+    try:
+        return both_estimands({**results, "score_intervals": stored})
+    except (KeyError, TypeError):
+        return NOTHING
 
 
 def check_trail_facts(evidence: Evidence, run: RunEvidence, commitment_hash: str | Nothing) -> None:

@@ -110,7 +110,7 @@ def check_bundle(
     check_tier(evidence, run, followed, results, counted.audit, complete=complete)
     check_certificate_schema(evidence)
     check_certificate_copy(evidence, certificate)
-    found = counted.findings(evidence, results)
+    found = counted.findings(evidence, results, run.calls.determinism_differences)
     check_certificate_fields(
         evidence,
         run,

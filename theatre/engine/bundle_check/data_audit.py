@@ -189,12 +189,20 @@ def sought(truths: Iterable[object]) -> list[str]:
 
 
 def evidence_findings(
-    template: Document, audit: Document, baselines: Document, aggregate: Document
+    template: Document,
+    audit: Document,
+    baselines: Document,
+    aggregate: Document,
+    differences: object,
 ) -> list[str]:
-    """Return the findings about questions and trivial answers (docs/certificate.md)."""
+    """Return the findings about questions and trivial answers (docs/certificate.md).
+
+    `differences` is how many episodes were asked a second time and answered otherwise.
+    """
     found = []
     policy = template.get("execution_policy") or {}
-    if not policy.get("deterministic_sample", 0):
+    is_unknown = not policy.get("deterministic_sample", 0) or differences
+    if policy.get("repeats", 1) == 1 and is_unknown:
         found.append("within-item-variance-unknown")
     if audit["answers_in_inputs"]:
         found.append("answers-in-inputs")

@@ -95,6 +95,11 @@ class PublishedEvidence(Evidence):
         return str(self.receipt["coin_sha256"])
 
     @property
+    def differences(self) -> int:
+        """How many episodes were answered otherwise a second time, as the facts have it."""
+        return int(self.document("tier.json")["facts"]["determinism_differences"])
+
+    @property
     def usage(self) -> dict[str, Any] | None:
         """What the calls took, as the certificate has it."""
         stated: dict[str, Any] | None = self.certificate["usage"]

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Final, TypeGuard
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from theatre.engine.bundle_check.arithmetic import (
     is_recorded,
     is_usage,
     parsed_time,
+    status_of_all,
     taken_by,
 )
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
@@ -192,6 +194,11 @@ class Committed:
         return self.runner == "single_call"
 
     @property
+    def repeats(self) -> int:
+        """How often each episode is asked."""
+        return int(self.policy.get("repeats", 1))
+
+    @property
     def sanitises(self) -> bool:
         """Whether a sanitiser comes between the dataset and the first construct."""
         return bool(self.policy.get("sanitise_input", True))
@@ -246,6 +253,7 @@ class Asked:
     confidence: object
     mismatches: int
     differs: bool
+    statuses: tuple[str, ...]
     adapters: dict[str, str]
     sources: set[str]
     taken: tuple[Document, ...]
@@ -264,10 +272,13 @@ def asked_of(committed: Committed, episodes: list[Document], record: Document) -
         raise DefectError(f"expected a record of an episode, got {seq!r:.40}")
     first = [call for call in calls if call["repeat"] == 0]
     second = [call for call in calls if call["repeat"] == 1]
-    last = first[-1]["attempts"][-1]
+    ends = [list(made)[-1] for _, made in groupby(calls, lambda call: call["repeat"])]
+    statuses = [end_of(end)["status"] for end in ends]
+    if not STATUSES.issuperset(statuses):
+        raise DefectError(f"record {seq}: expected a status, got {statuses!r:.40}")
+    answering = ends[statuses.index(status_of_all(statuses))]
+    last = answering["attempts"][-1]
     response = last["response"]
-    if response["status"] not in STATUSES:
-        raise DefectError(f"record {seq}: expected a status, got {response['status']!r:.40}")
     answer = response["output_data"] if committed.single_call else record["episode_result"]
     sanitised = record["sanitised"]
     asked_at, answered_at, in_order = times_of(calls)
@@ -278,8 +289,8 @@ def asked_of(committed: Committed, episodes: list[Document], record: Document) -
         trouble={
             "seq": seq,
             "episode_id": record["episode_id"],
-            "construct_id": first[-1]["construct_id"],
-            "hop": first[-1]["hop"],
+            "construct_id": answering["construct_id"],
+            "hop": answering["hop"],
             "status": response["status"],
             "reason": last["reason"],
             "error_detail": response["error_detail"],
@@ -288,7 +299,8 @@ def asked_of(committed: Committed, episodes: list[Document], record: Document) -
         mismatches=sum(
             attempt["reason"] == MISMATCH for call in calls for attempt in call["attempts"]
         ),
-        differs=bool(second) and rounds_differ(first, second),
+        differs=committed.repeats == 1 and bool(second) and rounds_differ(first, second),
+        statuses=tuple(statuses),
         adapters={call["construct_id"]: call["adapter"] for call in calls},
         sources={call["version_source"] for call in calls},
         taken=tuple(one for one in map(taken_by, calls) if one is not None),
@@ -418,7 +430,8 @@ def problems_of_answers(
 def problems_of_rounds(committed: Committed, record: Document) -> Problems:
     """Yield where there are other calls than one of each hop, and again where that is committed."""
     calls, expected = record["calls"], []
-    for repeat in range(1 + (record["episode_id"] in committed.repeated)):
+    again = record["episode_id"] in committed.repeated
+    for repeat in range(max(committed.repeats, 1 + again)):
         for hop in range(len(committed.hops)):
             expected.append([hop, repeat])
             made = calls[len(expected) - 1 : len(expected)]
@@ -426,7 +439,8 @@ def problems_of_rounds(committed: Committed, record: Document) -> Problems:
                 break
         else:
             continue
-        break
+        if committed.repeats == 1:
+            break
     # A call more is a second try; one less, a repeat whose answer would have differed.
     actual = [[call["hop"], call["repeat"]] for call in calls]
     yield from differs(f"record {record['seq']}, hops and repeats", expected, actual)
@@ -507,7 +521,7 @@ def problems_of_attempts(committed: Committed, hop: Hop, call: Document, where: 
 
 def problems_of_unsent(call: Document, where: str) -> Problems:
     """Yield where a call that no sanitiser lets pass says that anything was sent."""
-    if len(call["attempts"]) != 1 or [call["hop"], call["repeat"]] != [0, 0]:
+    if len(call["attempts"]) != 1 or call["hop"] != 0:
         yield f"{where}: more than one attempt, and nothing may be sent"
     attempt = call["attempts"][0]
     if not is_attempt(attempt) or not has_form(attempt["response"], RESPONSE):

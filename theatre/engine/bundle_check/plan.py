@@ -16,7 +16,13 @@ from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias, cast
 
-from theatre.engine.bundle_check.arithmetic import COMPOSITE, adapter_type_of, exact, undeclared
+from theatre.engine.bundle_check.arithmetic import (
+    COMPOSITE,
+    adapter_type_of,
+    exact,
+    recorded_types,
+    undeclared,
+)
 from theatre.engine.bundle_check.report import DefectError, render
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.models import SINGLE_CALL, EpisodeRunner
@@ -428,7 +434,8 @@ class CommittedPlan:
     `hops` are the calls of a round, in order. `dataset_paths` maps names of datasets to paths
     in the bundle, `datasets` those to committed SHA-256. `failure_threshold` is None where the
     run continues whatever fails, `sanitising` where inputs are sent as they are, and
-    `deterministic_sample` how many episodes are called a second time. `rubrics` are the
+    `deterministic_sample` how many episodes are called a second time, `repeats` how often each
+    is asked. `rubrics` are the
     ratings by step_id, in programme order, and `caps` codes that the template itself earns.
     """
 
@@ -455,6 +462,7 @@ class CommittedPlan:
     max_refusal_rate: Fraction
     max_concurrency: int
     deterministic_sample: int
+    repeats: int
     episode_runner: str
     sanitising: SanitisePolicy | None
     steps: tuple[CommittedStep, ...]
@@ -528,6 +536,7 @@ def committed_plan(
     installed = runners or {}
     _refuse_beyond(config, installed)
     _refuse_reserved(document)
+    _refuse_beyond_repeats(document, policy)
     construct_id = cast("str", config["construct_under_test"])
     hops = committed_hops(document, timeout_seconds=cast("float", policy["timeout_seconds"]))
     versions = {hop.construct_id: hop.version for hop in hops}
@@ -568,6 +577,7 @@ def committed_plan(
         max_concurrency=int(cast("float", policy["max_concurrency"])),
         episode_runner=cast("str", config.get("episode_runner", SINGLE_CALL)),
         deterministic_sample=int(cast("float", policy["deterministic_sample"])),
+        repeats=_repeats(policy),
         sanitising=committed_sanitising(document) if policy["sanitise_input"] else None,
         steps=committed_steps(document, hashes),
         rubrics=committed_rubrics(document),
@@ -607,12 +617,28 @@ def _refuse_reserved(document: JsonObject) -> None:
     """Raise DefectError for what 2.2.0 reserves: no version runs it, so no run obeyed it."""
     if document["schema_version"] != "2.2.0":
         return
-    found = [
-        *sorted(_object(document, "execution_policy").keys() & {"repeats"}),
-        *sorted(_object(document, "scoring").keys() & {"qualifications"}),
-    ]
+    found = sorted(_object(document, "scoring").keys() & {"qualifications"})
     if found:
         raise DefectError("a template without what 2.2.0 reserves", ", ".join(found))
+
+
+def _refuse_beyond_repeats(document: JsonObject, policy: JsonObject) -> None:
+    """Raise DefectError for what reads one answer, where episodes are asked more than once."""
+    config = _object(document, "product_theatre_config")
+    if _repeats(policy) > 1 and (
+        policy["deterministic_sample"]
+        or document.get("hitl_steps")
+        or config.get("episode_runner", SINGLE_CALL) != SINGLE_CALL
+        or recorded_types(document)
+    ):
+        raise DefectError(
+            "repeats of single calls alone: no deterministic_sample, no ratings, no finished log",
+            render(policy),
+        )
+
+
+def _repeats(policy: JsonObject) -> int:
+    return int(cast("float", policy.get("repeats", 1)))
 
 
 def _refuse_beyond_play(

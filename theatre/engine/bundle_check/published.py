@@ -191,7 +191,12 @@ def check_published(
         ),
         results=results,
         counted=counted,
-        findings=_findings(evidence, counted.findings(evidence, results)),
+        findings=_findings(
+            evidence,
+            counted.findings(
+                evidence, results, documents.at(TIER, "facts", "determinism_differences")
+            ),
+        ),
     )
     ledger.completed(CheckId.CANONICAL_FORM, "every document and line that is open")
     closed = total - lines.opened

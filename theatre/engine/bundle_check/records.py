@@ -250,6 +250,8 @@ class RecordChecker:
         status = record.status
         if not isinstance(status, str) or status not in STATUSES:
             return None
+        if self._plan.repeats > 1:
+            return self._repeats(record, sent)
         if status != InvocationStatus.SUCCESS.value:
             return EpisodeAnswer(status=InvocationStatus(status), hops={}, sent=sent.value)
         answering = self._plan.hops if self._runner is None else self._plan.hops[:1]
@@ -270,6 +272,21 @@ class RecordChecker:
         """Return what the coin draws for a judge; of a run without one nothing is drawn."""
         return self._draws.judge_seed(episode.episode_id) if JUDGE_SEED in document else ""
 
+    def _repeats(self, record: Recorded, sent: SentInput) -> EpisodeAnswer | None:
+        """Return the answer with those of all repeats; None where one cannot be read."""
+        constructs = [hop.construct_id for hop in self._plan.hops]
+        repeats = []
+        for repeat in range(self._plan.repeats):
+            found = record.round(repeat)
+            if found is None or (found[0] == "success" and len(found[1]) != len(constructs)):
+                return None
+            status, outputs = InvocationStatus(found[0]), found[1]
+            succeeded = status is InvocationStatus.SUCCESS
+            hops = dict(zip(constructs, outputs, strict=True)) if succeeded else {}
+            repeats.append(EpisodeAnswer(status=status, hops=hops))
+        status = InvocationStatus(str(record.status))
+        return EpisodeAnswer(status=status, hops={}, sent=sent.value, repeats=tuple(repeats))
+
     def _check_record(self, record: Recorded, episode: GroundTruthEpisode, sent: SentInput) -> None:
         document = record.document
         members = members_of(PlayedRecord if self._runner else EpisodeRecord)
@@ -289,7 +306,9 @@ class RecordChecker:
             self._check_play(self._runner, document, calls, episode)
             return
         made, succeeded = self._check_round(calls, episode, sent, FIRST)
-        if succeeded and episode.episode_id in self._repeated:
+        for repeat in range(SECOND, self._plan.repeats):
+            made += self._check_round(calls[made:], episode, sent, repeat)[0]
+        if succeeded and episode.episode_id in self._repeated and self._plan.repeats == 1:
             made += self._check_round(calls[made:], episode, sent, SECOND)[0]
         # A call more is a second try that nothing counts.
         if len(calls) != made:
@@ -387,7 +406,7 @@ class RecordChecker:
 
     def _check_versions(self, record: Recorded, where: str) -> None:
         """Let an accepted answer report the pin, and a mismatch report anything."""
-        pinned = [*self._list_pinned(record.first), *self._list_pinned(record.repeated)]
+        pinned = [pair for made in record.rounds for pair in self._list_pinned(made)]
         if not pinned or len(pinned) != len(record.calls):
             expected = f"{where}: calls of the chain with a version each"
             self._ledger.wrong(CheckId.VERSION_PINS, expected, render(at(record.document, "calls")))

@@ -166,7 +166,7 @@ class _EpisodePass:
         self._ground_truth = ground_truth
         self._checker = checker
         self._batches = batches
-        self._calls = CallFacts()
+        self._calls = CallFacts(is_repeated=plan.repeats > 1)
         self._draws = draws
         self._leaves: list[bytes] = []
         self._record_line: bytes | None = None
@@ -185,7 +185,7 @@ class _EpisodePass:
     def run(self) -> RunEvidence:
         total, progress = self._ground_truth.total, self._evidence.progress
         failures, threshold = 0, self._plan.failure_threshold
-        most_failures = None if threshold is None else threshold * total
+        most_failures = None if threshold is None else threshold * total * self._plan.repeats
         lines = ScoreLines(self._evidence)
         read = 0
         for episode in episodes(self._evidence.folder, self._ledger):
@@ -209,7 +209,7 @@ class _EpisodePass:
                 line = episode_line(episode.line.decode(), label, self._record_line, stored)
                 salt = self._draws.salt(episode.episode_id)
                 self._leaves.append(salted_leaf(salt, line))
-            failures += EpisodeOutcome.MISSING in outcomes
+            failures += 0 if answer is None else answer.failures
         progress(read)
         if read != total:
             self._give_up("the dataset cannot be read to its end", *_OF_RECORDS)
@@ -244,7 +244,7 @@ class _EpisodePass:
         if item is None:
             return
         self._calls.discarded += 1
-        if self._plan.max_concurrency == 1:
+        if self._plan.max_concurrency == self._plan.repeats == 1:
             # One at a time, none can have been under way: an answer too many was picked from.
             expected = f"no record of episode {episode.seq}: the run had ended"
             self._ledger.wrong(CheckId.INVOCATIONS, expected, item.where)

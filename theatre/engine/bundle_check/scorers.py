@@ -57,6 +57,8 @@ class EpisodeAnswer:
 
     `judgements` has the recorded exchanges of each criterion that a judge was asked about, `sent`
     is the episode's input as the record has it, `judge_seed` what the coin draws for a judge.
+    `repeats` are all answers to an episode that was asked more than once, whose status this one's
+    is.
     """
 
     status: InvocationStatus
@@ -64,6 +66,12 @@ class EpisodeAnswer:
     judgements: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
     sent: JsonValue = None
     judge_seed: str = ""
+    repeats: tuple[EpisodeAnswer, ...] = ()
+
+    @property
+    def failures(self) -> int:
+        """Return how many of its answers failed."""
+        return sum(one.status.failed for one in self.repeats or (self,))
 
     @property
     def succeeded(self) -> bool:
@@ -276,6 +284,10 @@ class EpisodeScoring:
             results=self.scorers.results(episode, answer, gold),
             cluster_key=episode.cluster_key,
             confidence=None if answer is None else answer.confidence,
+            repeats=[
+                (one.status.value, self.scorers.results(episode, one, gold))
+                for one in (() if answer is None else answer.repeats)
+            ],
         )
         if question is not None:
             self.draw.add(episode.episode_id, episode.seq)

@@ -29,6 +29,7 @@ from theatre.engine.bundle_check.arithmetic import (
     UNSUMMED,
     Document,
     adapter_type_of,
+    both_estimands,
     exact,
     identity,
     is_isolation,
@@ -439,7 +440,8 @@ def check_invocations(evidence: Evidence) -> Problems:
             yield f"episode {seq}: no record, and the run had not ended"
     if any(line["outcome"] == "not_run" for line in lines) and not tally.ended:
         yield "episodes that were not run, without an end of the run"
-    one_by_one = evidence.policy.get("max_concurrency", 1) == 1
+    # Repeats of a block of episodes are mixed: the first to be complete need not be the first.
+    one_by_one = evidence.policy.get("max_concurrency", 1) == tally.plan.repeats == 1
     if one_by_one and len(evidence.recorded) != len(evidence.records):
         yield "records behind the end of a run that called one episode at a time"
     for _, asked in evidence.records.values():
@@ -837,7 +839,7 @@ def check_tier(evidence: Evidence) -> Problems:
         "unqualified_measures": tally.plan.unqualified_measures(evidence.receipt["scorer_kinds"]),
         "missing_pins": [name for name, pin in named.items() if not pin],
         "version_mismatches": sum(asked.mismatches for asked in evidence.recorded),
-        "determinism_differences": sum(asked.differs for asked in evidence.recorded),
+        "determinism_differences": evidence.differences,
         "scorers_committed": bool((template.get("scoring") or {}).get("criteria_scorers")),
         "bundle_complete": evidence.required <= set(evidence.paths),
         "commitment_verifiable": evidence.receipt["commitment_hash"] == evidence.commitment_hash,
@@ -901,7 +903,11 @@ def findings(evidence: Evidence) -> list[str]:
         if end == "failed" and not guards
     ]
     found += evidence_findings(
-        evidence.template, evidence.data_audit, evidence.baselines, evidence.aggregate
+        evidence.template,
+        evidence.data_audit,
+        evidence.baselines,
+        evidence.aggregate,
+        evidence.differences,
     )
     return sorted(found)
 
@@ -972,6 +978,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "theatre_committed_at": receipt["committed_at"],
         "theatre_resolved_at": evidence.trail[-1]["at"],
         "usage": evidence.usage,
+        "repeats": both_estimands(aggregate),
         **dict.fromkeys(RESERVED),
     }
     # Every member, and none more: what is not computed again must not be on a certificate.

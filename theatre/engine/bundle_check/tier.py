@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from theatre.engine.bundle_check.arithmetic import Document, Plan, problems_of_history, tier
+from theatre.engine.bundle_check.batches import STATUSES
 from theatre.engine.bundle_check.evidence import Evidence
 from theatre.engine.bundle_check.folder import AGGREGATE, CERTIFICATE, RECEIPT, TIER, Documents
 from theatre.engine.bundle_check.plan import CommittedPlan
@@ -141,6 +142,23 @@ def _facts(
             *_missing_human_parts(aggregate),
             *sorted(caps),
         ],
+        **_answers(aggregate, plan),
+    }
+
+
+def _answers(aggregate: JsonObject, plan: CommittedPlan) -> JsonObject:
+    """Return how many answers failed and were refused, where episodes are asked more than once."""
+    if plan.repeats == 1:
+        return {}
+    ended = cast(
+        "dict[str, int]", _counts(aggregate, "repeats", "statuses", words=sorted(STATUSES))
+    )
+    return {
+        "answers": {
+            "asked": sum(ended.values()),
+            "failed": ended["timeout"] + ended["error"],
+            "refused": ended["refused"],
+        }
     }
 
 

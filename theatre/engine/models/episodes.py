@@ -155,6 +155,11 @@ class InvocationStatus(StrEnum):
     ERROR = "error"
     REFUSED = "refused"
 
+    @property
+    def failed(self) -> bool:
+        """Return whether there was neither an answer nor a refusal."""
+        return self in {InvocationStatus.TIMEOUT, InvocationStatus.ERROR}
+
 
 class EpisodeOutcome(StrEnum):
     """What an episode counts as (docs/contract/scoring.md §1)."""

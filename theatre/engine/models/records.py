@@ -32,7 +32,11 @@ from theatre.engine.models.episodes import (
 )
 
 FIRST, SECOND = 0, 1
-"""The values of `repeat`: the calls of a first round, and of a second one."""
+"""The values of `repeat`: the calls of a first round, and of a second one. Committed repeats go on
+from there."""
+
+REPEATS = "repeats"
+"""The member of an episode's facts and line about its repeats, where more than one is committed."""
 
 EPISODE_RESULT = "episode_result"
 """What the runner of an interactive episode made of it; null where a call did not succeed."""
@@ -294,6 +298,15 @@ class EpisodeResult:
     scores: Mapping[str, CriterionResult]
     facts: JsonObject
     record: InvocationRecord
+
+    @property
+    def failures(self) -> int:
+        """Return how many of its answers failed: timeouts and errors, not refusals."""
+        repeats = cast("JsonObject | None", self.facts.get(REPEATS))
+        if repeats is None:
+            return int(self.outcome is EpisodeOutcome.MISSING)
+        statuses = cast("list[str]", repeats["statuses"])
+        return sum(InvocationStatus(status).failed for status in statuses)
 
     def as_document(self) -> JsonObject:
         """Return the journal's form: scores as billionths, gaps by name."""

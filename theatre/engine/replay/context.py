@@ -218,10 +218,10 @@ async def pair_in_order(
 
 
 def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:
-    """Return the committed stop rule for a dataset of `total` episodes."""
+    """Return the committed stop rule for a dataset of `total` episodes, each with its repeats."""
     policy = template.execution_policy
     threshold = exact(policy.failure_threshold) if policy.on_threshold == "settle" else None
-    return FailureStop(total=total, threshold=threshold)
+    return FailureStop(total=total * policy.repeats, threshold=threshold)
 
 
 # How far a run is, for display.

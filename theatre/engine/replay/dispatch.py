@@ -15,7 +15,6 @@ from theatre.engine.coin import Draws
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import JournalError, RunStoppedError
 from theatre.engine.models import (
-    EpisodeOutcome,
     EpisodeResult,
     GroundTruthEpisode,
     Judge,
@@ -35,6 +34,7 @@ from theatre.engine.replay.episode import (
     CalledEpisode,
     EpisodeCaller,
     JudgedCaller,
+    RoundOrder,
     wrap_in_shape_check,
 )
 from theatre.engine.replay.recording import BatchWriter, Recorder, last_latency
@@ -69,7 +69,7 @@ class Dispatcher:
         self.cut_short = False
         self._calling: set[asyncio.Task[None]] = set()
         self._next = 1
-        self._early: dict[int, bool] = {}
+        self._early: dict[int, int] = {}
 
     async def run(self, pairs: AsyncIterator[EpisodePair]) -> None:
         """Call for every episode without a result, until the stop.
@@ -91,6 +91,8 @@ class Dispatcher:
             while isinstance(first, BaseExceptionGroup):
                 first = first.exceptions[0]
             raise first from errors
+        # A round that was never begun is given up with its episode, and made by the next start.
+        self.cut_short = self.cut_short or self._is_stopping()
         if self._next <= reached and not self._is_over:
             raise JournalError(
                 f"expected an answer or an error for episode {self._next}, got neither: run the "
@@ -108,7 +110,7 @@ class Dispatcher:
         recorded: EpisodeResult | None,
     ) -> None:
         if recorded is not None:
-            self._count(episode.seq, failed=recorded.outcome is EpisodeOutcome.MISSING)
+            self._count(episode.seq, recorded.failures)
             return
         # Before the task is made: so at most `limit` episodes are in memory, whatever the dataset.
         await self._slots.acquire()
@@ -128,21 +130,41 @@ class Dispatcher:
                 if task is not None:
                     self._calling.discard(task)
             # Counted in dataset order: a resumed run stops at the same episode.
-            self._count(episode.seq, failed=called.failed)
+            self._count(episode.seq, called.failures)
             await self._record(called)
         finally:
             self._slots.release()
 
-    def _count(self, seq: int, *, failed: bool) -> None:
+    def _count(self, seq: int, failures: int) -> None:
         """Count every failure_outcome in order for the stop rule; one that came early waits."""
-        self._early[seq] = failed
+        self._early[seq] = failures
         while not self._stop.stopped and self._next in self._early:
-            if self._early.pop(self._next):
-                self._stop.count(EpisodeOutcome.MISSING)
+            self._stop.count(self._early.pop(self._next))
             self._next += 1
         if self._stop.stopped:
             for task in self._calling:
                 task.cancel()
+
+
+_FEWEST_IN_A_BLOCK = 16
+"""Episodes whose repeats are mixed; as many as may be asked at a time, where that is more."""
+
+
+async def _announced(
+    pairs: AsyncIterator[EpisodePair], order: RoundOrder, size: int
+) -> AsyncIterator[EpisodePair]:
+    """Yield the pairs again, each block of `size` episodes once its order is known."""
+    block: list[EpisodePair] = []
+    async for pair in pairs:
+        block.append(pair)
+        if len(block) == size:
+            order.announce(episode for episode, recorded in block if recorded is None)
+            for one in block:
+                yield one
+            block = []
+    order.announce(episode for episode, recorded in block if recorded is None)
+    for one in block:
+        yield one
 
 
 class CallingPass:
@@ -176,11 +198,21 @@ class CallingPass:
         recorded.
         """
         template, context = self._template, self._context
-        limit = template.execution_policy.max_concurrency
+        committed = template.execution_policy.max_concurrency
+        limit = committed
         if self._settings.concurrency_limit is not None:
             limit = min(limit, self._settings.concurrency_limit)
+        block = max(_FEWEST_IN_A_BLOCK, committed)
+        order = None
+        if template.execution_policy.repeats > 1:
+            repeats = template.execution_policy.repeats
+            order = RoundOrder(
+                draws=draws, repeats=repeats, limit=limit, is_stopping=context.is_stopping
+            )
+            # Open episodes: a whole block, and those of the block before that are still asked.
+            limit += block
         gold = datasets.gold_labels(template.product_theatre_config.gold_label_dataset_id)
-        caller = self._caller(datasets, draws, gold)
+        caller = self._caller(datasets, draws, gold, order)
         recorder = Recorder(self._journal, provider=self._provider, gold=gold, clock=self._clock)
         done, total = len(await self._journal.recorded()), datasets.replay.lines_total
         context.on_progress(Progress(done=done, total=total))
@@ -214,12 +246,17 @@ class CallingPass:
                 is_stopping=context.is_stopping,
             )
             episodes = read_episodes(datasets.replay.lines())
-            await dispatcher.run(pair_in_order(episodes, self._journal.results()))
+            pairs = pair_in_order(episodes, self._journal.results())
+            await dispatcher.run(pairs if order is None else _announced(pairs, order, block))
         if dispatcher.cut_short or context.is_stopping():
             raise RunStoppedError("expected to settle what was called, got asked to stop before")
 
     def _caller(
-        self, datasets: OpenDatasets, draws: Draws, gold: Mapping[str, JsonObject]
+        self,
+        datasets: OpenDatasets,
+        draws: Draws,
+        gold: Mapping[str, JsonObject],
+        order: RoundOrder | None,
     ) -> EpisodeCaller | JudgedCaller:
         template, context = self._template, self._context
         size = template.execution_policy.deterministic_sample
@@ -232,7 +269,7 @@ class CallingPass:
             clock=self._clock,
             sanitiser=context.sanitiser_for(template),
             draws=draws,
-            repeated=draws.repeated(ids, size),
+            repeated=order or draws.repeated(ids, size),
             runner=context.runner_for(template),
         )
         if self._judge is None:

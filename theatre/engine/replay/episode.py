@@ -5,8 +5,11 @@ Source: docs/contract/construct.md §1 and §5.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -45,7 +48,7 @@ from theatre.engine.oracle_contract import (
     version_source_of,
 )
 from theatre.engine.schema_registry import SchemaRegistry
-from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
+from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider, deciding_repeat
 from theatre.engine.templates import Hop, ProductTheatreTemplate
 
 UNSENDABLE = "unsendable-input"
@@ -140,24 +143,80 @@ class _Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalledEpisode:
-    """What came of the calls of one episode; `record` is its invocation record."""
+    """What came of the calls of one episode; `record` is its invocation record.
+
+    `repeats` are the answers of each round where more than one is committed; `answer` is the one
+    whose status is the episode's.
+    """
 
     episode: GroundTruthEpisode
     answer: EpisodeAnswer
     record: JsonObject
+    repeats: tuple[EpisodeAnswer, ...] = ()
 
     @property
-    def failed(self) -> bool:
-        """Return whether it counts as a failure, whatever its scores will be."""
-        return self.answer.status in {InvocationStatus.TIMEOUT, InvocationStatus.ERROR}
+    def failures(self) -> int:
+        """Return how many of its answers count as failures, whatever the scores will be."""
+        return sum(answer.status.failed for answer in self.repeats or (self.answer,))
+
+
+class RoundOrder:
+    """Lets rounds of calls begin in the order that the coin draws, at most `limit` at a time.
+
+    Episodes are announced block by block in dataset order; within a block all repeats of all
+    episodes are mixed, so that what answers cannot know by the order which repeat it is asked.
+    Once `is_stopping` returns true none begins: who waits for its turn is cancelled.
+    """
+
+    def __init__(
+        self, *, draws: Draws, repeats: int, limit: int, is_stopping: Callable[[], bool]
+    ) -> None:
+        self._draws = draws
+        self._repeats = repeats
+        self._free = limit
+        self._is_stopping = is_stopping
+        self._queue: deque[tuple[int, int]] = deque()
+        self._waiting: dict[tuple[int, int], asyncio.Future[None]] = {}
+
+    def announce(self, block: Iterable[GroundTruthEpisode]) -> None:
+        """Take the episodes that will be asked next."""
+        drawn = [
+            (self._draws.repeat_rank(episode.episode_id, repeat), (episode.seq, repeat))
+            for episode in block
+            for repeat in range(self._repeats)
+        ]
+        self._queue.extend(place for _, place in sorted(drawn))
+
+    @contextlib.asynccontextmanager
+    async def turn(self, seq: int, repeat: int) -> AsyncIterator[None]:
+        """Wait until it is the turn of this round, and hold a place until it ends."""
+        ready = self._waiting[seq, repeat] = asyncio.get_running_loop().create_future()
+        self._admit()
+        await ready
+        try:
+            yield
+        finally:
+            self._free += 1
+            self._admit()
+
+    def _admit(self) -> None:
+        if self._is_stopping():
+            for ready in self._waiting.values():
+                ready.cancel()
+            return
+        while self._free and self._queue and self._queue[0] in self._waiting:
+            ready = self._waiting.pop(self._queue.popleft())
+            if not ready.done():
+                self._free -= 1
+                ready.set_result(None)
 
 
 class EpisodeCaller:
     """Calls the committed constructs for one episode after another, or for several at a time.
 
     `draws` gives every call its id, and every episode the alias under which it is asked; `repeated`
-    are the ids of the episodes that are called twice. `sanitiser` is None where the
-    template commits that inputs are sent as they are.
+    are the ids of the episodes that are called twice, or the order in which all are asked more than
+    once. `sanitiser` is None where the template commits that inputs are sent as they are.
     """
 
     def __init__(
@@ -170,9 +229,10 @@ class EpisodeCaller:
         clock: SteadyClock,
         sanitiser: InputSanitiser | None,
         draws: Draws,
-        repeated: frozenset[str],
+        repeated: frozenset[str] | RoundOrder,
         runner: EpisodeRunner | None = None,
     ) -> None:
+        self._order = repeated if isinstance(repeated, RoundOrder) else None
         self._theatre_id = theatre_id
         self._hops = template.hops
         self._policy = template.execution_policy
@@ -182,7 +242,7 @@ class EpisodeCaller:
         self._clock = clock
         self._sanitiser = sanitiser
         self._draws = draws
-        self._repeated = repeated
+        self._repeated = frozenset() if isinstance(repeated, RoundOrder) else repeated
         self._runner = runner
 
     async def call(self, episode: GroundTruthEpisode) -> CalledEpisode:
@@ -196,20 +256,50 @@ class EpisodeCaller:
                 value, role_markers=policy.role_markers, raw_fields=policy.raw_fields
             )
             value = sanitised.value
-        if sanitised is not None and sanitised.wrong_keys:
-            rounds = [self._make_unsent_round(episode, sanitised)]
+
+        async def ask(repeat: int) -> _Round:
+            if sanitised is not None and sanitised.wrong_keys:
+                return self._make_unsent_round(episode, sanitised, repeat)
+            return await self._call_round(episode, value, repeat)
+
+        if self._order is not None:
+            rounds = await self._ask_in_turn(episode, ask, self._order)
         else:
-            rounds = [await self._call_round(episode, value, FIRST)]
+            rounds = [await ask(FIRST)]
             is_repeated = episode.episode_id in self._repeated
             if rounds[0].status is InvocationStatus.SUCCESS and is_repeated:
-                rounds.append(await self._call_round(episode, value, SECOND))
+                rounds.append(await ask(SECOND))
         record = EpisodeRecord(
             seq=episode.seq,
             episode_id=episode.episode_id,
             sanitised=None if sanitised is None else sanitised.record,
             calls=[call for made in rounds for call in made.calls],
         )
-        return CalledEpisode(episode=episode, answer=rounds[0].answer, record=record.as_document())
+        answers = tuple(made.answer for made in rounds)
+        return CalledEpisode(
+            episode=episode,
+            answer=answers[deciding_repeat([answer.status for answer in answers])],
+            record=record.as_document(),
+            repeats=() if self._order is None else answers,
+        )
+
+    async def _ask_in_turn(
+        self,
+        episode: GroundTruthEpisode,
+        ask: Callable[[int], Awaitable[_Round]],
+        order: RoundOrder,
+    ) -> list[_Round]:
+        """Make every committed round when it is its turn; all or, when a run stops, none counts."""
+
+        async def call(repeat: int) -> _Round:
+            async with order.turn(episode.seq, repeat):
+                return await ask(repeat)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call(one)) for one in range(self._policy.repeats)]
+        if any(task.cancelled() for task in tasks):
+            raise asyncio.CancelledError
+        return [task.result() for task in tasks]
 
     async def _play(self, episode: GroundTruthEpisode, runner: EpisodeRunner) -> CalledEpisode:
         """Call turn after turn, as the runner asks; one that does not succeed is the last."""
@@ -298,10 +388,12 @@ class EpisodeCaller:
         succeeded = response.status is InvocationStatus.SUCCESS
         return (response.output_data or {}) if succeeded else None
 
-    def _make_unsent_round(self, episode: GroundTruthEpisode, sanitised: SanitisedInput) -> _Round:
+    def _make_unsent_round(
+        self, episode: GroundTruthEpisode, sanitised: SanitisedInput, repeat: int
+    ) -> _Round:
         """Return the round of an input that must not be sent: one failure, no attempt."""
-        made, hop = _Round(FIRST), self._hops[0]
-        request = self._make_request(episode, hop, sanitised.value, FIRST)
+        made, hop = _Round(repeat), self._hops[0]
+        request = self._make_request(episode, hop, sanitised.value, repeat)
         attempt = failed_attempt(
             request,
             InvocationStatus.ERROR,

@@ -110,8 +110,10 @@ def refuse_unsupported(
         "execution_policy.sanitise_input needs a sanitiser, and there is none": (
             policy.sanitise_input and sanitiser is None
         ),
-        f"construct_chain, max_retries and deterministic_sample must allow {ANSWERS_SHARE} bytes "
-        f"of answers at most in one record, not {answers}": answers > ANSWERS_SHARE,
+        "construct_chain, max_retries, repeats and deterministic_sample must allow "
+        f"{ANSWERS_SHARE} bytes of answers at most in one record, not {answers}": (
+            answers > ANSWERS_SHARE
+        ),
         "episode_runner must be single_call": (
             config.episode_runner != SINGLE_CALL and runner is None
         ),
@@ -296,4 +298,5 @@ def _rounds_and_hops(template: ProductTheatreTemplate) -> tuple[int, int]:
     # Not `template.hops`: chain and steps may still contradict each other here.
     invoked = sum(step.type == INVOCATION for step in template.programme)
     hops = max(len(template.product_theatre_config.construct_chain), invoked)
-    return 2 if template.execution_policy.deterministic_sample else 1, hops
+    policy = template.execution_policy
+    return max(policy.repeats, 2 if policy.deterministic_sample else 1), hops

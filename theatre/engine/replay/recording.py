@@ -9,6 +9,8 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
@@ -19,6 +21,7 @@ from theatre.engine.errors import JournalError
 from theatre.engine.models import (
     EPISODE_RESULT,
     FIRST,
+    REPEATS,
     SECOND,
     EpisodeResult,
     EpisodeTrouble,
@@ -30,7 +33,7 @@ from theatre.engine.models import (
 from theatre.engine.replay.context import RunJournal
 from theatre.engine.replay.episode import CalledEpisode
 from theatre.engine.replay.usage import usage_of
-from theatre.engine.scoring import TheatreScoringProvider
+from theatre.engine.scoring import RepeatScores, TheatreScoringProvider, deciding_repeat
 
 # What an invocation record says: its answer, its outputs, whether its repeat differs.
 
@@ -41,9 +44,26 @@ def calls_of(record: JsonObject, repeat: int = FIRST) -> list[JsonObject]:
     return [call for call in calls if call["repeat"] == repeat]
 
 
+def rounds_of(record: JsonObject) -> list[list[JsonObject]]:
+    """Return the calls of each round."""
+    calls = cast("list[JsonObject]", record["calls"])
+    return [list(made) for _, made in groupby(calls, key=itemgetter("repeat"))]
+
+
+def answering_round(record: JsonObject) -> list[JsonObject]:
+    """Return the calls of the round whose status is the episode's: of the first, if asked once."""
+    rounds = rounds_of(record)
+    return rounds[deciding_repeat([_status_of(made) for made in rounds])]
+
+
+def _status_of(made: Sequence[JsonObject]) -> InvocationStatus:
+    response = cast("JsonObject", _last_attempt(made[-1])["response"])
+    return InvocationStatus(cast("str", response["status"]))
+
+
 def answering_call(record: JsonObject) -> JsonObject:
-    """Return the call whose outcome is the episode's: the last one of the first round."""
-    return calls_of(record)[-1]
+    """Return the call whose outcome is the episode's: the last one of its round."""
+    return answering_round(record)[-1]
 
 
 def answering_attempt(record: JsonObject) -> JsonObject:
@@ -57,8 +77,10 @@ def last_latency(record: JsonObject) -> int:
     return cast("int", response["latency_ms"])
 
 
-def outputs_of(record: JsonObject, repeat: int = FIRST) -> dict[str, JsonObject]:
+def outputs_of(record: JsonObject, repeat: int | None = None) -> dict[str, JsonObject]:
     """Return construct → `output_data` of the hops that succeeded in one round, in order.
+
+    Without a number: of the round whose status is the episode's.
 
     Of an interactive episode: the runner's result, in the place of its first construct's output.
     """
@@ -67,7 +89,7 @@ def outputs_of(record: JsonObject, repeat: int = FIRST) -> dict[str, JsonObject]
         construct = cast("str", calls_of(record)[0]["construct_id"])
         return {construct: played} if isinstance(played, dict) else {}
     outputs = {}
-    for call in calls_of(record, repeat):
+    for call in answering_round(record) if repeat is None else calls_of(record, repeat):
         response = cast("JsonObject", _last_attempt(call)["response"])
         if response["status"] == InvocationStatus.SUCCESS.value:
             outputs[cast("str", call["construct_id"])] = cast("JsonObject", response["output_data"])
@@ -78,17 +100,18 @@ def differs(record: JsonObject) -> bool:
     """Return whether a repeat did not give at every hop what the first round gave."""
     if not calls_of(record, SECOND):
         return False
-    first, second = outputs_of(record), outputs_of(record, SECOND)
+    first, second = outputs_of(record, FIRST), outputs_of(record, SECOND)
     return canonical_bytes(first) != canonical_bytes(second)
 
 
-def facts_of(record: JsonObject) -> JsonObject:
+def facts_of(record: JsonObject, repeats: RepeatScores | None = None) -> JsonObject:
     """Return what settling must know of a record; the journal stores it with the record.
 
     `adapters` are pins by construct, `version_mismatches` counts calls, `claimed` tells of a
     version that was not computed, `confidence` is the number that the answer states, if any,
     `input_changed` tells whether what was sent is not what the dataset holds, `usage` what calls
-    without an envelope took; left out where there are none.
+    without an envelope took; left out where there are none. Where each episode is asked more than
+    once, `repeats` has the results of each answer: those may differ, and state no probability.
     """
     calls = cast("list[JsonObject]", record["calls"])
     sanitised = cast("JsonObject | None", record["sanitised"])
@@ -104,8 +127,9 @@ def facts_of(record: JsonObject) -> JsonObject:
         **({"usage": used} if used else {}),
         "adapters": {cast("str", call["construct_id"]): call["adapter"] for call in calls},
         "claimed": any(call["version_source"] == "claimed" for call in calls),
-        "confidence": stated if isinstance(stated, int | float) else None,
-        "differs": differs(record),
+        "confidence": stated if isinstance(stated, int | float) and repeats is None else None,
+        "differs": repeats is None and differs(record),
+        **({} if repeats is None else {REPEATS: repeats.as_facts()}),
         "input_changed": (
             sanitised is not None and sanitised["raw_sha256"] != sanitised["sent_sha256"]
         ),
@@ -317,10 +341,12 @@ class Recorder:
     ) -> tuple[list[EpisodeResult], list[AuditEvent]]:
         results = []
         for called in batch:
-            episode = called.episode
-            scores = self._provider.score_episode(
-                episode, called.answer, self._gold.get(episode.episode_id)
-            )
+            episode, repeats = called.episode, None
+            gold = self._gold.get(episode.episode_id)
+            if called.repeats:
+                scores, repeats = self._provider.score_repeats(episode, called.repeats, gold)
+            else:
+                scores = self._provider.score_episode(episode, called.answer, gold)
             results.append(
                 EpisodeResult(
                     seq=episode.seq,
@@ -328,7 +354,7 @@ class Recorder:
                     status=called.answer.status,
                     outcome=scores.outcome,
                     scores=scores.by_criterion,
-                    facts=facts_of(called.record),
+                    facts=facts_of(called.record, repeats),
                     record=InvocationRecord(called.record),
                 )
             )

@@ -14,6 +14,7 @@ from theatre.engine.episode_root import EpisodeRoot
 from theatre.engine.errors import JournalError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 from theatre.engine.models import (
+    REPEATS,
     EpisodeOutcome,
     EpisodeResult,
     EpisodeRunner,
@@ -41,6 +42,7 @@ from theatre.engine.scoring import (
     BaselineScores,
     DataAudit,
     DrawnEpisodes,
+    RepeatScores,
     ScoredEpisode,
     TheatreScoringProvider,
     TrivialPlayers,
@@ -204,7 +206,7 @@ class ScoringPass:
                     facts.note(counted.facts)
                     for listen in self._listeners:
                         listen(episode, counted)
-                    stop.count(counted.outcome)
+                    stop.count(counted.failures)
 
             paired = pair_in_order(read_episodes(dataset.lines()), batches.results(journal))
             async for pairs in _in_groups(paired):
@@ -224,6 +226,7 @@ class ScoringPass:
             scores=self._not_run if result is None else result.scores,
             cluster_key=episode.cluster_key,
             probability=None if result is None else stated_probability(result.facts["confidence"]),
+            repeats=None if result is None else RepeatScores.of_facts(result.facts.get(REPEATS)),
         )
 
 

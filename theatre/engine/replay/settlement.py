@@ -205,7 +205,7 @@ class Settlement:
                 isolation=weakest_isolation(read_isolation(trail.activated).values()),
                 documents=documents,
                 episode_root=root.hexdigest(),
-                findings=self._find_findings(trail.activated, ending, *documents),
+                findings=self._find_findings(trail.activated, ending, facts, *documents),
                 resolved_at=resolved_at,
             )
 
@@ -226,6 +226,7 @@ class Settlement:
         self,
         activated: JsonObject,
         ending: ResolutionResult,
+        calls: CallFacts,
         audit: JsonObject,
         baselines: JsonObject,
     ) -> tuple[str, ...]:
@@ -236,12 +237,13 @@ class Settlement:
         """
         began, before = activated.get("environment"), activated.get("previous_environment")
         is_as_before = began == self._receipt.environment and before in (None, began)
-        asked_once = self._template.execution_policy.deterministic_sample == 0
+        policy = self._template.execution_policy
+        is_unknown = policy.deterministic_sample == 0 or calls.determinism_differences > 0
         harness = self._template.product_theatre_config.harness
         return (
             *(() if harness is None else (f"harness:{harness}",)),
             *(() if is_as_before else (ENVIRONMENT_CHANGED,)),
-            *((WITHIN_ITEM_UNKNOWN,) if asked_once else ()),
+            *((WITHIN_ITEM_UNKNOWN,) if policy.repeats == 1 and is_unknown else ()),
             *ending.machine.findings,
             *data_findings(audit),
             *baseline_findings(baselines, ending.aggregate),

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
-from theatre.engine.models import ScorerKind
+from theatre.engine.models import REPEATS, InvocationStatus, ScorerKind
 from theatre.engine.oracle_contract import DECLARED_ADAPTERS, Isolation
 from theatre.engine.replay.usage import UsageTally
 from theatre.engine.scoring import committed_ratings, exact
 from theatre.engine.scoring.provider import criteria_scorers
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.tier_assigner import (
+    AnswerCounts,
     CriterionCounts,
     TierAssessment,
     TierFacts,
@@ -154,6 +155,19 @@ def tier_facts_of(
             *_extra_caps(receipt, aggregate, calls.adapter_pin, isolation),
             *sorted(step_caps),
         ),
+        answers=_answer_counts(aggregate),
+    )
+
+
+def _answer_counts(aggregate: JsonObject) -> AnswerCounts | None:
+    repeats = cast("dict[str, Any] | None", aggregate.get(REPEATS))
+    if repeats is None:
+        return None
+    ended = repeats["statuses"]
+    return AnswerCounts(
+        asked=repeats["asked"],
+        failed=sum(ended[status.value] for status in InvocationStatus if status.failed),
+        refused=ended[InvocationStatus.REFUSED.value],
     )
 
 

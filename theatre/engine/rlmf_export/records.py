@@ -18,7 +18,7 @@ from theatre.engine.rlmf_export.sealed_bundle import (
     EPISODE_RESULT,
     SealedBundle,
     SealedEpisode,
-    first_round,
+    counting_round,
     last_attempt,
     outputs_of,
 )
@@ -208,7 +208,7 @@ def training_record(facts: ExportFacts, episode: SealedEpisode) -> JsonObject:
     """Return the record of one episode that was run."""
     certificate = facts.certificate
     theatre_id = cast("str", certificate["theatre_id"])
-    answer = last_attempt(first_round(episode.record)[-1])
+    answer = last_attempt(counting_round(episode.record)[-1])
     response = cast("JsonObject", answer["response"])
     succeeded = response["status"] == "success"
     pair = facts.reading.read(episode, outputs_of(episode.record) if succeeded else {})
@@ -288,7 +288,7 @@ def data_quality(episode: SealedEpisode) -> str:
         return "marginal"
     if outcome != EpisodeOutcome.SCORED.value:
         return "poor"
-    calls = first_round(episode.record)
+    calls = counting_round(episode.record)
     tried_again = any(len(cast("list[JsonValue]", call["attempts"])) > 1 for call in calls)
     return "good" if tried_again else "excellent"
 
@@ -299,7 +299,7 @@ def _state(facts: ExportFacts, episode: SealedEpisode, response: JsonObject) -> 
     if facts.withheld:
         ref = f"{DATASET}#{episode.truth.seq}"
         return {"input_data": None, "construct_output": None, "ground_truth_ref": ref} | hashed
-    request = cast("JsonObject", first_round(episode.record)[0]["request"])
+    request = cast("JsonObject", counting_round(episode.record)[0]["request"])
     succeeded = response["status"] == "success"
     answered = episode.record.get(EPISODE_RESULT, response["output_data"])
     return {
@@ -321,7 +321,7 @@ def _verification(
         "verification_tier",
         "findings",
     )
-    calls = first_round(episode.record)
+    calls = counting_round(episode.record)
     responses = [cast("JsonObject", last_attempt(call)["response"]) for call in calls]
     return {
         **{name: certificate[name] for name in copied},

@@ -6,6 +6,8 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import cast
 
@@ -14,9 +16,11 @@ from theatre.engine.errors import BundleError, NotFoundError, ParseError
 from theatre.engine.models import (
     EpisodeOutcome,
     GroundTruthEpisode,
+    InvocationStatus,
     read_episodes,
     read_gold_labels,
 )
+from theatre.engine.scoring import deciding_repeat
 
 DATASET = "ground_truth/dataset.jsonl"
 GOLD = "ground_truth/gold_labels.jsonl"
@@ -110,15 +114,15 @@ class SealedBundle:
 
 
 def outputs_of(record: JsonObject) -> dict[str, JsonObject]:
-    """Return construct → output of each call of the first round that succeeded, in order.
+    """Return construct → output of each call that succeeded in the round that counts, in order.
 
     Of an interactive episode: what its runner made of it, as the first construct's output.
     """
     if EPISODE_RESULT in record:
-        played, first = record[EPISODE_RESULT], first_round(record)[0]
+        played, first = record[EPISODE_RESULT], counting_round(record)[0]
         return {cast("str", first["construct_id"]): played} if isinstance(played, dict) else {}
     outputs = {}
-    for call in first_round(record):
+    for call in counting_round(record):
         response = cast("JsonObject", last_attempt(call)["response"])
         if response["status"] == "success":
             outputs[cast("str", call["construct_id"])] = cast("JsonObject", response["output_data"])
@@ -135,9 +139,12 @@ def judge_seed_of(record: JsonObject) -> str:
     return cast("str", record.get(JUDGE_SEED, ""))
 
 
-def first_round(record: JsonObject) -> list[JsonObject]:
-    """Return the calls of the round that counts; a repeat only shows whether it is stable."""
-    return [call for call in cast("list[JsonObject]", record["calls"]) if call["repeat"] == 0]
+def counting_round(record: JsonObject) -> list[JsonObject]:
+    """Return the calls of the round whose status is the episode's: the first, if asked once."""
+    calls = cast("list[JsonObject]", record["calls"])
+    rounds = [list(made) for _, made in groupby(calls, key=itemgetter("repeat"))]
+    ends = [cast("JsonObject", last_attempt(made[-1])["response"])["status"] for made in rounds]
+    return rounds[deciding_repeat([InvocationStatus(cast("str", end)) for end in ends])]
 
 
 def last_attempt(call: JsonObject) -> JsonObject:

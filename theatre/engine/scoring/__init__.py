@@ -30,6 +30,12 @@ from theatre.engine.scoring.provider import (
     TheatreScoringProvider,
 )
 from theatre.engine.scoring.ratings import CommittedRating, PanelScores, committed_ratings
+from theatre.engine.scoring.repeats import (
+    RepeatScores,
+    certified_repeats,
+    deciding_repeat,
+    deciding_status,
+)
 from theatre.engine.scoring.tallies import COMPOSITE
 
 __all__ = [
@@ -47,12 +53,16 @@ __all__ = [
     "FailureStop",
     "PanelScores",
     "Probability",
+    "RepeatScores",
     "ScoredEpisode",
     "TheatreScoringProvider",
     "TrivialPlayers",
     "baseline_findings",
+    "certified_repeats",
     "committed_ratings",
     "data_findings",
+    "deciding_repeat",
+    "deciding_status",
     "exact",
     "is_held_out",
     "nano_to_number",

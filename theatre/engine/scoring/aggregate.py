@@ -16,11 +16,10 @@ from fractions import Fraction
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line
 from theatre.engine.coin import Draws
 from theatre.engine.models import (
+    REPEATS,
     CriterionResult,
     EpisodeOutcome,
     InvocationStatus,
-    Scored,
-    Verdict,
 )
 from theatre.engine.scoring.arithmetic import (
     NANO,
@@ -43,6 +42,7 @@ from theatre.engine.scoring.ratings import (
     Panel,
     PanelScores,
 )
+from theatre.engine.scoring.repeats import RepeatScores, RepeatTally, published_nano
 from theatre.engine.scoring.tallies import COMPOSITE, EpisodeGroup, ResampledUnits, weigh
 
 _GAPS = ("missing", "excluded", "declined", "unscored")
@@ -62,6 +62,7 @@ class ScoredEpisode:
     scores: Mapping[str, CriterionResult]
     cluster_key: str | None = None
     probability: Probability | None = None
+    repeats: RepeatScores | None = None
 
 
 class Aggregator:
@@ -80,6 +81,9 @@ class Aggregator:
         self._split = SplitScores(provider.criteria) if provider.holdout_split else None
         calibrated = provider.calibration_criterion
         self._calibration = None if calibrated is None else CalibrationTally(calibrated)
+        self._repeats = (
+            None if provider.repeats == 1 else RepeatTally(self._weights, provider.repeats)
+        )
         self._outcomes: Counter[str] = Counter()
         self._units = ResampledUnits(provider.criteria)
         self._ratings = provider.ratings
@@ -102,6 +106,8 @@ class Aggregator:
                 self._split.add(episode.scores, held_out=held_out)
             if self._calibration is not None:
                 self._calibration.add(episode.scores, episode.probability)
+            if self._repeats is not None and episode.repeats is not None:
+                self._repeats.add(episode.repeats)
         line = self._line(episode, held_out=held_out)
         self._hasher.update(line)
         return line
@@ -113,7 +119,7 @@ class Aggregator:
         parser; `outcome` says which zeros were never measured. `composite` is the weighted mean
         of the numbers in the line.
         """
-        shown = {criterion: _published(result) for criterion, result in episode.scores.items()}
+        shown = {criterion: published_nano(result) for criterion, result in episode.scores.items()}
         counted = [
             (weight, nano)
             for criterion, weight in self._weights.items()
@@ -121,6 +127,9 @@ class Aggregator:
         ]
         weights = sum((weight for weight, _ in counted), Fraction(0))
         weighted = sum((weight * nano for weight, nano in counted), Fraction(0))
+        repeats: JsonObject = {}
+        if self._repeats is not None:
+            repeats = {REPEATS: None if episode.repeats is None else episode.repeats.as_document()}
         return canonical_line(
             {
                 "seq": episode.seq,
@@ -132,6 +141,7 @@ class Aggregator:
                 },
                 "composite": rounded_number(weighted / weights / NANO) if weights else None,
                 "holdout": held_out,
+                **repeats,
             }
         )
 
@@ -207,7 +217,13 @@ class Aggregator:
                 {criterion: tally.mean for criterion, tally in tallies.items()}
             ),
             "calibration": None if self._calibration is None else self._calibration.as_document(),
+            **({} if self._repeats is None else {REPEATS: self._repeated(self._repeats)}),
         }
+
+    def _repeated(self, repeats: RepeatTally) -> JsonObject:
+        means = {criterion: tally.mean for criterion, tally in self._all.tallies.items()}
+        scores = means | {COMPOSITE: self._all.weighted_mean()}
+        return repeats.as_document(scores, clustered=self._units.clustered)
 
     def _worst_case(self, not_run: int) -> JsonObject:
         """Return `{"low", "high"}` for each criterion and the composite, to nine places.
@@ -274,13 +290,6 @@ class Aggregator:
         if tally.graded or self._units.clustered:
             return self._units.criterion_interval(column, seed=self._commitment_hash)
         return wilson_interval(tally.ones, counted)
-
-
-def _published(result: CriterionResult) -> int | None:
-    """Return what a line shows, in billionths: a failure as 0, every other gap as null."""
-    if isinstance(result, Scored):
-        return result.nano
-    return 0 if result is Verdict.MISSING else None
 
 
 def _count_name(episode: ScoredEpisode) -> str:

@@ -12,7 +12,6 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import EpisodeOutcome
 
 NANO = 1_000_000_000
 """Billionths in one: the resolution of a score."""
@@ -115,7 +114,8 @@ class FailureStop:
     """Counts failures episode by episode; says after which one the run ends.
 
     Source: docs/contract/scoring.md: the run ends at the smallest k at which the failures among
-    episodes 1…k exceed threshold * total. `threshold` None means it never stops.
+    episodes 1…k exceed threshold * total: with repeats, of all answers that were committed.
+    `threshold` None means it never stops.
     """
 
     def __init__(self, *, total: int, threshold: Fraction | None) -> None:
@@ -125,8 +125,8 @@ class FailureStop:
         self._failures = 0
         self.stopped = False
 
-    def count(self, outcome: EpisodeOutcome) -> None:
-        """Take the outcome of the next episode in dataset order."""
+    def count(self, failures: int) -> None:
+        """Take how many answers of the next episode in dataset order failed."""
         # A refusal is no failure: it has a bound of its own, at the end.
-        self._failures += outcome is EpisodeOutcome.MISSING
+        self._failures += failures
         self.stopped = self._limit is not None and self._failures > self._limit

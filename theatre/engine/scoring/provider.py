@@ -27,6 +27,12 @@ from theatre.engine.models import (
 )
 from theatre.engine.scoring.arithmetic import exact, normalised_weights, to_nano
 from theatre.engine.scoring.ratings import committed_ratings
+from theatre.engine.scoring.repeats import (
+    RepeatScores,
+    deciding_status,
+    mean_result,
+    published_nano,
+)
 
 # Dotted paths into JSON: `cells.0.q` walks objects by key and arrays by index.
 
@@ -189,7 +195,10 @@ class TheatreScoringProvider:
         self.holdout_split = exact(
             cast("float", scoring.get("holdout_split", DEFAULT_HOLDOUT_SPLIT))
         )
-        self.calibration_criterion = calibration_criterion(document)
+        policy = cast("JsonObject", document.get("execution_policy") or {})
+        self.repeats = int(cast("float", policy.get("repeats", 1)))
+        # k answers state k probabilities, and are one question: they would count k times.
+        self.calibration_criterion = None if self.repeats > 1 else calibration_criterion(document)
         self.ratings = committed_ratings(document)
 
     @property
@@ -252,6 +261,28 @@ class TheatreScoringProvider:
             for plan in self.criteria
         }
         return EpisodeScores(_outcome(answer.status, results), results)
+
+    def score_repeats(
+        self,
+        episode: GroundTruthEpisode,
+        answers: Sequence[EpisodeAnswer],
+        gold: JsonObject | None = None,
+    ) -> tuple[EpisodeScores, RepeatScores]:
+        """Return what an episode that was asked more than once counts as, and what each counts."""
+        status = deciding_status([answer.status for answer in answers])
+        by_answer = [self.score_episode(episode, answer, gold).by_criterion for answer in answers]
+        results = {
+            criterion: mean_result(status, [scores[criterion] for scores in by_answer])
+            for criterion in self.criterion_ids
+        }
+        counted = {
+            criterion: None
+            if published_nano(result) is None
+            else [published_nano(scores[criterion]) or 0 for scores in by_answer]
+            for criterion, result in results.items()
+        }
+        statuses = tuple(answer.status for answer in answers)
+        return EpisodeScores(_outcome(status, results), results), RepeatScores(statuses, counted)
 
 
 def _criterion_plans(

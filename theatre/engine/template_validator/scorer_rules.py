@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, cast
 
 from theatre.engine.models import Scorer, ScorerKind
+from theatre.engine.oracle_contract import RECORDED_ADAPTERS
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import Finding, Rule, Subject
 from theatre.engine.templates import CURRENT, EXISTING, NEWEST, ScorerChoice
@@ -228,6 +229,34 @@ def _qualification_known(subject: Subject) -> Iterator[Finding]:
             yield json_pointer(*where, "dataset"), wanted
 
 
+def _repeats_fit(subject: Subject) -> Iterator[Finding]:
+    """Yield what reads one answer of an episode, where a template commits to more than one."""
+    template, policy = subject.template, subject.template.execution_policy
+    if policy.repeats <= 1:
+        return
+    reads_one = {
+        "deterministic_sample 0: repeats show whether answers vary": policy.deterministic_sample,
+        "episode_runner single_call: each turn depends on the one before": (
+            subject.config.episode_runner != "single_call"
+        ),
+        "no hitl_steps: people rate one answer": template.hitl_steps,
+        "no computation over episodes: it reads one answer": any(
+            step.type == "deterministic_computation"
+            and step.input_spec.get("over", "episodes") == "episodes"
+            for step in template.resolution_programme
+        ),
+        "a construct that is asked: what is recorded holds one answer": (
+            subject.config.adapter_types & RECORDED_ADAPTERS
+        ),
+        "no scorer that asks a judge: one answer is judged": any(
+            scorer.judgement is not None for _, _, scorer in _installed(subject)
+        ),
+    }
+    for wanted, is_missing in reads_one.items():
+        if is_missing:
+            yield "/execution_policy/repeats", f"expected {wanted}; got repeats: {policy.repeats}"
+
+
 def _leaves_scorers_open(subject: Subject) -> bool:
     written = subject.template.scoring.model_fields_set
     return subject.version == EXISTING and "criteria_scorers" not in written
@@ -254,6 +283,7 @@ RULES = (
     Rule("scorer-schema-usable", _scorer_schema_usable),
     Rule("judge-local", _judge_local),
     Rule("qualification-known", _qualification_known, since=NEWEST),
+    Rule("repeats-fit", _repeats_fit, since=NEWEST),
     Rule("scorers-not-committed", _scorers_not_committed, severity="warning"),
     Rule("measure-unqualified", _measure_unqualified, severity="warning"),
     Rule("scorer-pins-missing", _scorer_pins_missing, severity="warning", since=CURRENT),

@@ -255,11 +255,12 @@ def _of_episodes(facts: TierFacts) -> _Found:
         yield "distinct-inputs-below-50", str(facts.distinct_inputs)
     # Of those that were run: with the whole dataset below the line, a run that stopped at once
     # would have next to no failures.
-    if facts.failures > MAX_FAILURE_RATE * facts.run:
-        yield "failure-rate-above-20", f"{facts.failures}/{facts.run}"
+    rated = facts.rated
+    if rated.failed > MAX_FAILURE_RATE * rated.asked:
+        yield "failure-rate-above-20", f"{rated.failed}/{rated.asked}"
     # Refused episodes are in no mean: without a bound a construct could refuse all that is hard.
-    if facts.refusals > facts.max_refusal_rate * facts.run:
-        seen = f"{facts.refusals}/{facts.run}, allowed {facts.max_refusal_rate}"
+    if rated.refused > facts.max_refusal_rate * rated.asked:
+        seen = f"{rated.refused}/{rated.asked}, allowed {facts.max_refusal_rate}"
         yield "refusal-rate-above-max", seen
 
 

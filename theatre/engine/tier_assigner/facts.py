@@ -216,6 +216,14 @@ ScorersByCriterion = Annotated[
 ]
 
 
+class AnswerCounts(Record):
+    """Where episodes are asked more than once: answers asked for, failed and refused."""
+
+    asked: Count
+    failed: Count
+    refused: Count
+
+
 class TierFacts(Record):
     """Everything about a run that its tier depends on; `tier.json` holds all of it.
 
@@ -234,6 +242,8 @@ class TierFacts(Record):
     - `determinism_differences`: repeated episodes that were answered differently.
     - `scorers_committed`: the template itself names the scorers.
     - `extra_caps`: codes found elsewhere (`version-unreported`, `gold-unpinned`, …).
+    - `answers`: counts of answers, None where each episode was asked once. The rates are theirs
+      then: an episode with one success among many failures would hide them.
 
     Wrong values are a ValidationError here and a TierRecordError in `from_document`.
     """
@@ -259,6 +269,17 @@ class TierFacts(Record):
     bundle_complete: bool
     commitment_verifiable: bool
     extra_caps: tuple[Name, ...] = ()
+    answers: AnswerCounts | None = None
+
+    def as_document(self) -> JsonObject:
+        """Return the JSON form; `answers` is left out where there are none."""
+        return self.model_dump(mode="json", exclude={"answers"} if self.answers is None else None)
+
+    @property
+    def rated(self) -> AnswerCounts:
+        """Return what failures and refusals are shares of: episodes that were run, or answers."""
+        by_episode = AnswerCounts(asked=self.run, failed=self.failures, refused=self.refusals)
+        return self.answers or by_episode
 
     @model_validator(mode="after")
     def _episodes_add_up(self) -> Self:

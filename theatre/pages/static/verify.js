@@ -492,11 +492,12 @@ class Evidence {
           // In its place, so that no episode is there twice with the better of two answers.
           expect(path === wanted && line === at + 1
             && record.seq <= this.dataset.length, `${path}: a record of another episode`);
-          found.set(record.seq, { raw: joined(raw, [10]), ...asked(record, this.playsTurns) });
+          found.set(record.seq, { raw: joined(raw, [10]), ...asked(record, this.playsTurns, this.repeats) });
         });
       return found;
     });
   }
+  get repeats() { return this.policy.repeats ?? 1; }
   get playsTurns() { return (this.config.episode_runner ?? "single_call") !== "single_call"; }
   get rubrics() {
     const entries = this.template.hitl_steps ?? [];
@@ -508,30 +509,44 @@ class Evidence {
 
 const STATUSES = ["success", "timeout", "error", "refused"];
 
-function asked(record, playsTurns) {
+/** Which repeat an episode's status is that of: the first success, else the first failure. */
+function deciding(statuses) {
+  const found = [["success"], ["timeout", "error"]].map((wanted) =>
+    statuses.findIndex((status) => wanted.includes(status)));
+  return found.find((at) => at >= 0) ?? 0;
+}
+
+function asked(record, playsTurns, repeats) {
+  const numbers = [...new Set(record.calls.map((call) => call.repeat))];
+  const lasts = numbers.map((n) => record.calls.findLast((call) => call.repeat === n));
+  const statuses = lasts.map((call) => call.attempts.at(-1).response.status);
+  const answering = lasts[deciding(statuses)];
   const first = record.calls.filter((call) => call.repeat === 0);
   const second = record.calls.filter((call) => call.repeat === 1);
   const end = (call) => call.attempts.at(-1);
-  const { response, reason } = end(first.at(-1));
-  expect(STATUSES.includes(response.status), `record ${record.seq}: expected a status`);
+  const { response, reason } = end(answering);
+  expect(statuses.every((status) => STATUSES.includes(status))
+    && (repeats === 1 || numbers.length === repeats && numbers.every((n, at) => n === at)),
+    `record ${record.seq}: expected a status of each repeat`);
   const answer = playsTurns ? record.episode_result : response.output_data;
   const outputs = (calls) => canonical(calls.map((call) => end(call).response.output_data));
   const times = record.calls.map((call) => [call.request.metadata.invoked_at,
     ...call.attempts.map((one) => one.response.responded_at)].map(moment));
   return {
     status: response.status,
+    statuses,
     sent: record.calls[0].request.input_data,
     confidence: isObject(answer) ? answer.confidence ?? null : null,
     calls: record.calls,
     mismatches: record.calls.flatMap((call) => call.attempts)
       .filter((one) => one.reason === "version-mismatch").length,
-    differs: second.length > 0 && (first.length !== second.length
+    differs: repeats === 1 && second.length > 0 && (first.length !== second.length
       || second.some((call) => end(call).response.status !== "success")
       || outputs(first) !== outputs(second)),
     times,
     trouble: {
-      seq: record.seq, episode_id: record.episode_id, construct_id: first.at(-1).construct_id,
-      hop: first.at(-1).hop, status: response.status, reason, error_detail: response.error_detail,
+      seq: record.seq, episode_id: record.episode_id, construct_id: answering.construct_id,
+      hop: answering.hop, status: response.status, reason, error_detail: response.error_detail,
     },
   };
 }
@@ -577,8 +592,10 @@ function planOf(template) {
     most: exact(policy.max_refusal_rate ?? 0.5),
     threshold: (policy.on_threshold ?? "settle") === "settle"
       ? exact(policy.failure_threshold ?? 0.2) : null,
-    calibrated: scoring.calibration_criterion !== undefined ? scoring.calibration_criterion
-      : labelled.length === 1 ? labelled[0] : null,
+    repeats: policy.repeats ?? 1,
+    calibrated: policy.repeats > 1 ? null
+      : scoring.calibration_criterion !== undefined ? scoring.calibration_criterion
+        : labelled.length === 1 ? labelled[0] : null,
     people: new Map(shared.map((step) => [step.criterion_id, exact(step.share)])),
     scorer: (id) => !Object.keys(own).length
       ? ["exact_match", { field: id, expected: id }] : [own[id].scorer, own[id].params ?? {}],
@@ -624,7 +641,9 @@ async function tallied(evidence) {
     statuses: none(STATUSES), outcomes: none(["scored", "missing", "excluded", "unscored", "not_run"]),
     verdicts: Object.fromEntries(plan.ids.map((id) => [id, none([...WORDS, "excluded", "not_run"])])),
     bins: Array.from({ length: 10 }, () => [0n, 0n, 0n]), squares: 0n, silent: 0, undecided: 0,
+    repeated: [], answers: none(STATUSES),
   };
+  let failed = 0;
   for (const [at, episode] of dataset.entries()) {
     const record = records.get(at + 1);
     // Behind the end of a run nothing counts, whatever is recorded.
@@ -635,6 +654,8 @@ async function tallied(evidence) {
       if (expectation(evidence, plan, id, episode) === NOWHERE) return "not_applicable";
       if (status !== "success") return gap[status];
       const score = stated[at].scores[id];
+      if (typeof score === "number" && plan.repeats > 1)
+        return divided(repeatsOf(stated[at], record, id).reduce((a, b) => a + b), BigInt(plan.repeats));
       if (typeof score === "number") return billionths(score) ?? "unscored";
       // A line does not tell `declined` from `unscored`, and no mean differs between the two.
       return declined[id]-- > 0 ? "declined" : "unscored";
@@ -645,14 +666,22 @@ async function tallied(evidence) {
     if (status !== "not_run") run.statuses[status]++;
     run.outcomes[outcome]++;
     plan.ids.forEach((id, n) => run.verdicts[id][isNumber(verdicts[n]) ? "scored" : verdicts[n]]++);
+    const answers = status === "not_run" || plan.repeats === 1 ? [] : record.statuses;
+    answers.forEach((one) => run.answers[one]++);
+    failed += plan.repeats > 1 ? answers.filter((one) => gap[one] === "missing").length
+      : Number(outcome === "missing");
     if (plan.threshold
-      && less(times(plan.threshold, whole(dataset.length)), whole(run.outcomes.missing)))
+      && less(times(plan.threshold, whole(dataset.length * plan.repeats)), whole(failed)))
       run.ended = true;
     // The commitment hash draws the holdout.
     const drawn = hex(await digest(bytesOf(`${hash}:${episode.episode_id}`))).slice(0, 16);
     const holdout = BigInt(`0x${drawn}`) * plan.split.d < plan.split.n * 2n ** 64n;
     const counted = verdicts.map((one) => isNumber(one) ? one : one === "missing" ? 0n : null);
     const unit = counted.map((value) => [value ?? 0n, value === null ? 0n : 1n]);
+    const each = answers.length ? counted.map((value, n) => value === null ? null
+      : status === "success" ? repeatsOf(stated[at], record, plan.ids[n])
+        : answers.map(() => 0n)) : null;
+    if (each) run.repeated.push(each);
     if (status !== "not_run") {
       run.rows.push({ holdout, counted, unit });
       const key = episode.cluster_key ?? null;
@@ -673,10 +702,106 @@ async function tallied(evidence) {
       composite: share
         ? asNumber(divided(numbers.reduce((sum, [one, v]) => sum + one * v, 0n), share)) : null,
       holdout,
+      ...(plan.repeats === 1 ? {} : { repeats: each && { statuses: answers,
+        scores: Object.fromEntries(plan.ids.map((id, n) => [id, each[n]?.map(asNumber) ?? null])) } }),
     });
   }
   run.number = dataset.length - run.outcomes.not_run;
   return run;
+}
+
+/** What each repeat counts on a criterion: as its line states, 0 where there was no answer. */
+function repeatsOf(line, record, id) {
+  const own = line.repeats.scores[id];
+  expect(Array.isArray(own) && own.length === record.statuses.length,
+    `line ${line.seq}: expected a score of each repeat`);
+  return own.map((value, at) => record.statuses[at] === "success" ? billionths(value) ?? 0n : 0n);
+}
+
+const choose = (n, j) => {
+  let found = 1n;
+  for (let at = 0; at < j; at++) found = (found * BigInt(n - at)) / BigInt(at + 1);
+  return n < j ? 0n : found;
+};
+const interval = (method, [low, high]) => ({ method, low, high, level: 0.95 });
+
+/** Between and within episodes, and what the same episodes would score (scoring.md §9). */
+function repeatsDocument(run, scores, composite) {
+  const { plan, answers } = run;
+  const k = plan.repeats;
+  const asked = STATUSES.reduce((sum, word) => sum + answers[word], 0);
+  const failures = answers.timeout + answers.error;
+  const of = (place) => run.repeated.map((row) => row[place]).filter((row) => row !== null);
+  const theseItems = (score, shares) => {
+    const used = shares.map((_, at) => at).filter((at) => shares[at]);
+    const all = shares.reduce((a, b) => a + b, 0n);
+    const items = used.map((at) => BigInt(of(at).length));
+    if (score === null || items.some((n) => !n)) return interval("undefined", [null, null]);
+    const scale = lcm(items);
+    let variance = 0n;
+    for (const row of run.repeated) {
+      const adds = Array.from({ length: k }, (_, n) => used.reduce((sum, at, place) =>
+        sum + (row[at] === null ? 0n : shares[at] * (scale / items[place]) * row[at][n]), 0n));
+      const sum = adds.reduce((a, b) => a + b);
+      variance += adds.reduce((a, b) => a + b * b, 0n) * BigInt(k) - sum * sum;
+    }
+    if (!variance) return interval("undefined", [null, null]);
+    const error = ratio(variance, BigInt(k * k * (k - 1)) * (scale * all * NANO) ** 2n);
+    const [mean, half] = [toNumber(score), Z * Math.sqrt(toNumber(error))];
+    return interval("within_item_normal",
+      [round6(Math.max(mean - half, 0)), round6(Math.min(mean + half, 1))]);
+  };
+  const passes = (rows) => {
+    if (!rows.length || rows.flat().some((one) => one !== 0n && one !== NANO)) return null;
+    const right = rows.map((row) => row.filter((one) => one === NANO).length);
+    const share = (j, draw) => ratio(right.reduce((sum, c) => sum + choose(draw(c), j), 0n),
+      BigInt(rows.length) * choose(k, j));
+    const steps = Array.from({ length: k }, (_, at) => at + 1);
+    const bounds = (count) => rows.length < 2 || run.clusters.size
+      ? interval("undefined", [null, null]) : interval("wilson", wilson(count, rows.length));
+    return {
+      any: steps.map((j) => published(minus(whole(1), share(j, (c) => k - c)))),
+      any_interval: bounds(right.filter((c) => c > 0).length),
+      all: steps.map((j) => published(share(j, (c) => c))),
+      all_interval: bounds(right.filter((c) => c === k).length),
+    };
+  };
+  const criterion = (place) => {
+    const rows = of(place);
+    const [n, unit] = [BigInt(rows.length), BigInt(k) * NANO];
+    const sums = rows.map((row) => row.reduce((a, b) => a + b));
+    const squares = rows.map((row, at) => row.reduce((a, b) => a + b * b, 0n) * BigInt(k)
+      - sums[at] ** 2n).reduce((a, b) => a + b, 0n);
+    const within = ratio(squares, BigInt(k * (k - 1)) * n * NANO ** 2n);
+    let between = null;
+    if (rows.length >= 2) {
+      const all = sums.reduce((a, b) => a + b);
+      const spread = ratio(sums.reduce((a, b) => a + b * b, 0n) * n - all * all,
+        n * (n - 1n) * unit ** 2n);
+      between = minus(spread, times(within, ratio(1n, BigInt(k))));
+      if (less(between, whole(0))) between = whole(0);
+    }
+    return {
+      items: rows.length,
+      items_that_vary: rows.filter((row) => row.some((one) => one !== row[0])).length,
+      between_item_variance: published(between), within_item_variance: published(within),
+      pass: passes(rows), these_items: theseItems(scores[plan.ids[place]], oneOf(plan, place)),
+    };
+  };
+  return {
+    k, asked, statuses: answers, failure_rate: published(ratio(BigInt(failures), BigInt(asked))),
+    criteria: Object.fromEntries(plan.ids.map((id, place) => [id, criterion(place)])),
+    composite_score: { these_items: theseItems(composite, plan.shares) },
+  };
+}
+
+/** The certificate's member: what holds for items like these is in score_intervals. */
+function bothEstimands({ repeats, score_intervals: like }) {
+  if (repeats === undefined) return null;
+  const criteria = Object.fromEntries(Object.entries(repeats.criteria)
+    .map(([id, one]) => [id, { ...one, items_like_these: like[id] }]));
+  const whole = { ...repeats.composite_score, items_like_these: like[COMPOSITE] };
+  return { ...repeats, criteria, composite_score: whole };
 }
 
 function calibrate(run, verdict, confidence) {
@@ -959,6 +1084,7 @@ const recomputed = (evidence) => evidence.once("aggregate", async () => {
     calibration: calibrationOf(run, stated.calibration),
     human_scores: Object.keys(human).length ? human : null,
     ...(Object.keys(computed).length ? { computed } : {}),
+    ...(plan.repeats > 1 ? { repeats: repeatsDocument(run, scores, composite) } : {}),
   };
 });
 function criterionCounts(run) {
@@ -978,22 +1104,24 @@ function* unmetForBacktested(facts, history) {
   if (scored < 50) yield ["replays-below-50", `${scored}`];
   if (facts.distinct_inputs < Math.min(50, scored))
     yield ["distinct-inputs-below-50", `${facts.distinct_inputs}`];
-  if (5 * facts.failures > run) yield ["failure-rate-above-20", `${facts.failures}/${run}`];
+  // Where episodes are asked more than once, of answers: one success would hide many failures.
+  const { asked: of, failed, refused } = facts.answers
+    ?? { asked: run, failed: facts.failures, refused: facts.refusals };
+  if (5 * failed > of) yield ["failure-rate-above-20", `${failed}/${of}`];
   const allowed = `allowed ${facts.max_refusal_rate}`;
-  if (isAbove(facts.refusals, run))
-    yield ["refusal-rate-above-max", `${facts.refusals}/${run}, ${allowed}`];
+  if (isAbove(refused, of)) yield ["refusal-rate-above-max", `${refused}/${of}, ${allowed}`];
   for (const id of sorted(Object.keys(facts.criterion_counts))) {
     const counts = facts.criterion_counts[id];
     const number = counts.scored + counts.missing;
-    const of = number + counts.declined + counts.unscored;
+    const applicable = number + counts.declined + counts.unscored;
     const distinct = facts.criterion_distinct_inputs[id];
     if (number === 0) yield [`criterion-unscored:${id}`, "0"];
     if (number < 30) yield [`criterion-n-below-30:${id}`, `${number}`];
     if (distinct < Math.min(30, number))
       yield [`distinct-per-criterion-below-30:${id}`, `${distinct}`];
     if (counts.unscored) yield [`unscored-answers:${id}`, `${counts.unscored}`];
-    if (isAbove(counts.declined, of))
-      yield [`declined-above-max:${id}`, `${counts.declined}/${of}, ${allowed}`];
+    if (isAbove(counts.declined, applicable))
+      yield [`declined-above-max:${id}`, `${counts.declined}/${applicable}, ${allowed}`];
   }
   for (const id of sorted(Object.keys(facts.unqualified_measures)))
     yield [`measure-unqualified:${id}`, `${facts.unqualified_measures[id]} is textual`];
@@ -1204,6 +1332,10 @@ async function factsOf(evidence) {
     bundle_complete: required(evidence).every((path) => evidence.files.has(path)),
     commitment_verifiable: evidence.receipt.commitment_hash === await evidence.commitmentHash,
     extra_caps: caps,
+    ...(plan.repeats === 1 ? {} : { answers: {
+      asked: STATUSES.reduce((sum, word) => sum + run.answers[word], 0),
+      failed: run.answers.timeout + run.answers.error, refused: run.answers.refused,
+    } }),
   };
 }
 const PINS = ["construct_version", "dataset_hash", "scorer_version"];
@@ -1226,7 +1358,8 @@ async function findingsOf(evidence) {
     [!isolationOf(evidence).network, "network-open"],
     [began !== canonical(evidence.receipt.environment)
       || (before !== null && canonical(before) !== began), "environment-changed"],
-    [!policy.deterministic_sample, "within-item-variance-unknown"],
+    [evidence.repeats === 1 && (!policy.deterministic_sample
+      || counted(evidence, run).some((record) => record.differs)), "within-item-variance-unknown"],
     [audit.answers_in_inputs, "answers-in-inputs"], [audit.near_duplicates, "near-duplicates"],
   ].filter(([holds]) => holds).map(([, code]) => code);
   for (const [name, ended, guards] of missed(evidence))
@@ -1342,7 +1475,7 @@ async function checkCertificateFields(evidence) {
     baselines: evidence.json("scores/baselines.json"), expires_at: assessment.expires_at,
     issued_at: trail.at(-1).at, theatre_committed_at: receipt.committed_at,
     theatre_resolved_at: trail.at(-1).at, usage: usageOf(evidence, run),
-    qualification: null, corrected_scores: null, repeats: null, owner: null,
+    qualification: null, corrected_scores: null, repeats: bothEstimands(aggregate), owner: null,
   }, evidence.certificate);
 }
 
