@@ -56,6 +56,10 @@ COMMANDS = {
     "log": ("theatre.cli.log_group:log", "Show, export, check and recover your log."),
     "monitor": ("theatre.cli.monitor_command:monitor", "Follow a log, and list what it owes."),
     "pin": ("theatre.cli.pin_command:pin", "Compile a draft into the template to commit."),
+    "plan": (
+        "theatre.cli.plan_command:plan",
+        "Say how many episodes a width needs, and the cost.",
+    ),
     "qualify": (
         "theatre.cli.qualify_command:qualify",
         "Measure a measure against labelled claims.",

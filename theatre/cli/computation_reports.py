@@ -117,6 +117,10 @@ def _print_separation(step_id: str, output: Mapping[str, Any]) -> None:
     echo(f"AUROC        {format_number(output['auroc'])}")
 
 
+MOST_APART = 0.05
+"""How far scores of one answer may lie apart (community-oracle PRD: score variance below 5 %)."""
+
+
 def print_opinion(name: str, opinion: Mapping[str, Any]) -> None:
     """Print a judge's scores next to those of its second opinion, and what is flagged."""
     models = ", ".join(f"{model} {count}" for model, count in opinion["models"].items())
@@ -136,5 +140,12 @@ def print_opinion(name: str, opinion: Mapping[str, Any]) -> None:
             for criterion, one in opinion["criteria"].items()
         ],
     )
+    for criterion, one in opinion["criteria"].items():
+        apart = one["spread"]["mean"]
+        if apart is not None and apart > MOST_APART:
+            echo(
+                f"note         {criterion}: passes of the judge lie {format_number(apart)} apart, "
+                f"on average; less than {MOST_APART} was asked for"
+            )
     for criterion in opinion["flagged"]:
         echo(f"note         {criterion}: judge and second opinion disagree; read the answers")

@@ -142,6 +142,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.InvalidReportError, ExitCode.INVALID),
     (errors.RlmfExportError, ExitCode.INVALID),
     (errors.NotComparableError, ExitCode.INVALID),
+    (errors.PilotError, ExitCode.INVALID),
     (errors.ExpertiseError, ExitCode.INVALID),
     (verification_errors.RepositoryMissingError, ExitCode.NOT_FOUND),
     (verification_errors.RepositoryError, ExitCode.INVALID),

@@ -237,6 +237,12 @@ class NotComparableError(TheatreError):
     code = "not-comparable"
 
 
+class PilotError(TheatreError):
+    """No size of a run can be planned from this pilot."""
+
+    code = "pilot-unusable"
+
+
 class TierRecordError(TheatreError):
     """A document is not the tier fact or history record that it claims to be."""
 

@@ -37,6 +37,7 @@ MISSING = {
     "import": "import jsonl nope --out x",
     "inspect": "inspect nope",
     "pin": "pin nope",
+    "plan": "plan nope --width 0.1 --pilot nope",
     "report": "report nope",
     "qualify": "qualify lexical_precision --labelled nope -o x",
     "reproduce": "reproduce nope",

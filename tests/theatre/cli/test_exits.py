@@ -64,6 +64,7 @@ TABLE = {
         "NoRecordError",
         "NoVerificationError",
         "NotComparableError",
+        "PilotError",
         "PathNotUtf8Error",
         "NotReproducibleError",
         "OutboundPolicyError",

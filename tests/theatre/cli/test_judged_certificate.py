@@ -266,6 +266,8 @@ def test_it_is_shown_with_judge_and_passes(run: Judged, tmp_path: Path) -> None:
         "reply_accuracy": "1.000",
     }
     assert (run.opinion["flagged"], "disagree" in shown.stdout) == ([], False)
+    # More than the 5 % that the specification asks for at most.
+    assert "recall: passes of the judge lie 0.500 apart, on average; less than 0.05" in shown.stdout
 
 
 def test_a_run_that_was_too_short_has_its_judged_scores_in_the_report(tmp_path: Path) -> None:

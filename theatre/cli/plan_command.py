@@ -1,0 +1,245 @@
+"""`echelon plan`: how many episodes and repeats an interval of a width needs, at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from theatre.api.template_files import read_template, require_valid
+from theatre.api.workspace import Workspace
+from theatre.cli.episodes_command import found_run, readable
+from theatre.cli.exits import echo, json_option, print_document
+from theatre.cli.tables import format_number, print_table
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import PilotError, ProgrammeError
+from theatre.engine.models import EpisodeOutcome
+from theatre.engine.replay.usage import UsageTally, committed_prices, usage_of
+from theatre.engine.scoring import COMPOSITE, exact
+from theatre.engine.scoring.planning import (
+    ASSURANCE,
+    RUNS,
+    Pilot,
+    PlannedSize,
+    WidthPlan,
+)
+from theatre.engine.templates import ProductTheatreTemplate
+from theatre.engine.tier_assigner import MIN_REPLAYS
+from theatre.files.recorded_run import RecordedEpisode, RecordedRun
+
+_MOST_REPEATS = 20
+_MILLISECONDS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Costs:
+    """What an answer took in the pilot, on average: calls with their retries, time, tokens."""
+
+    calls: float
+    seconds: float
+    tokens: tuple[float, float] | None
+    dollars: float | None
+
+    def of(self, size: PlannedSize, *, at_a_time: int) -> JsonObject:
+        """Return what a run of this size would take; null for what the pilot does not show."""
+        answers = size.answers
+        tokens = None if self.tokens is None else [round(one * answers) for one in self.tokens]
+        return {
+            "repeats": size.repeats,
+            "items": size.items,
+            "answers": answers,
+            "expected_width": size.width,
+            "calls": round(self.calls * answers),
+            "input_tokens": None if tokens is None else tokens[0],
+            "output_tokens": None if tokens is None else tokens[1],
+            "cost_usd": None if self.dollars is None else round(self.dollars * answers, 4),
+            "seconds": round(self.seconds * answers / at_a_time, 1),
+        }
+
+
+@click.command()
+@click.argument("template", type=click.Path(path_type=Path))
+@click.option(
+    "--width",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    required=True,
+    help="How wide the 95 % interval may be, from its lower to its upper end.",
+)
+@click.option(
+    "--pilot",
+    metavar="RUN",
+    required=True,
+    help="An earlier run of the same criteria: a theatre, finished or not, or a bundle's folder.",
+)
+@click.option("--criterion", metavar="NAME", help="Plan for this score, not the composite.")
+@click.option(
+    "--most-repeats",
+    type=click.IntRange(1, _MOST_REPEATS),
+    default=5,
+    show_default=True,
+    help="Try so many answers to an episode at most.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the draws.")
+@json_option
+def plan(
+    template: Path,
+    *,
+    width: float,
+    pilot: str,
+    criterion: str | None,
+    most_repeats: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Say how many episodes TEMPLATE needs for an interval of a width, and what that costs.
+
+    Runs of many sizes are drawn from what a pilot run shows, and the smallest is named whose
+    interval for episodes like these is narrow enough in four of five of them. A pilot with repeats
+    shows what is the better buy: more episodes, or more answers to each.
+    """
+    view = require_valid(read_template(template)).view
+    if not isinstance(view, ProductTheatreTemplate):
+        raise ProgrammeError("expected a template that is run, got one that is only committed")
+    run = found_run(pilot, Workspace.from_environment())
+    wanted = criterion or COMPOSITE
+    if wanted not in {*view.criteria.criteria_ids, COMPOSITE}:
+        names = ", ".join(view.criteria.criteria_ids)
+        raise click.UsageError(f"expected one of {names} for --criterion, got {wanted}")
+    if set(run.criteria) != set(view.criteria.criteria_ids) or run.is_withheld:
+        raise PilotError(
+            "expected a pilot of the template's criteria, its scores open, got another"
+        )
+    weights = view.criteria.weights or dict.fromkeys(run.criteria, 1.0)
+    shares = dict.fromkeys([wanted], 1.0) if criterion else dict(weights)
+    with readable(run):
+        answers, costs = _read(run, shares, UsageTally(committed_prices(view)))
+    shown = Pilot.of(answers)
+    sizes = WidthPlan(shown, width, seed=seed).sizes(most_repeats)
+    at_a_time = view.execution_policy.max_concurrency
+    best = min(sizes, key=lambda size: (size.answers, size.items))
+    document: JsonObject = {
+        "score": wanted,
+        "width": width,
+        "pilot": {
+            "theatre_id": run.theatre_id,
+            "items": len(answers),
+            "repeats": len(answers[0]),
+            "between_item_variance": round(shown.between, 6),
+            "within_item_variance": None if shown.within is None else round(shown.within, 6),
+        },
+        "simulation": {"runs": RUNS, "assurance": ASSURANCE, "seed": seed},
+        "sizes": [costs.of(size, at_a_time=at_a_time) for size in sizes],
+        "fewest_answers": costs.of(best, at_a_time=at_a_time),
+        "tier_needs_items": MIN_REPLAYS,
+    }
+    if as_json:
+        print_document(document)
+    else:
+        _print(cast("Mapping[str, Any]", document))
+
+
+def _read(
+    run: RecordedRun, shares: Mapping[str, float], tally: UsageTally
+) -> tuple[list[list[float]], _Costs]:
+    """Return the answers of each scored or failed episode, and what an answer took on average."""
+    found: list[list[float]] = []
+    rounds = calls = latency = 0
+    for episode in run.episodes():
+        if episode.record is not None:
+            made = cast("list[dict[str, Any]]", episode.record.document["calls"])
+            attempts = [one for call in made for one in call["attempts"]]
+            rounds += len({call["repeat"] for call in made})
+            calls += len(attempts)
+            latency += sum(one["response"]["latency_ms"] for one in attempts)
+            tally.note(usage_of(cast("list[JsonObject]", made)))
+        if (values := _values(episode, shares)) is not None:
+            found.append(values)
+    if not found or not rounds:
+        raise PilotError("expected a pilot with scored episodes, got none")
+    counted = tally.counted > 0
+    dollars = tally.cost_usd
+    return found, _Costs(
+        calls=calls / rounds,
+        seconds=latency / rounds / _MILLISECONDS,
+        tokens=(tally.tokens[0] / rounds, tally.tokens[1] / rounds) if counted else None,
+        dollars=None if dollars is None else dollars / rounds,
+    )
+
+
+def _values(episode: RecordedEpisode, shares: Mapping[str, float]) -> list[float] | None:
+    """Return the score of each answer, weighed; None where the episode counts nowhere."""
+    if episode.outcome is EpisodeOutcome.NOT_RUN:
+        return None
+    own = cast("Any", episode.repeats)
+    scores: Mapping[str, Any] = (
+        {name: None if one is None else [one] for name, one in episode.scores.items()}
+        if own is None
+        else own["scores"]
+    )
+    counted = [(exact(shares[name]), scores[name]) for name in shares if scores[name] is not None]
+    total = sum((share for share, _ in counted), Fraction(0))
+    if not total:
+        return None
+    return [
+        float(
+            sum(
+                (share * exact(one) for (share, _), one in zip(counted, row, strict=True)),
+                Fraction(0),
+            )
+            / total
+        )
+        for row in zip(*(values for _, values in counted), strict=True)
+    ]
+
+
+def _print(document: Mapping[str, Any]) -> None:
+    pilot, best = document["pilot"], document["fewest_answers"]
+    echo(
+        f"pilot     {pilot['items']} episodes, {pilot['repeats']} of each; variance between them "
+        f"{pilot['between_item_variance']:g}, within "
+        + (
+            "not known"
+            if pilot["within_item_variance"] is None
+            else f"{pilot['within_item_variance']:g}"
+        )
+    )
+    echo(
+        f"wanted    {document['score']}: an interval {document['width']:g} wide, low to high "
+        f"(narrow enough in {document['simulation']['assurance']:.0%} of "
+        f"{document['simulation']['runs']} simulated runs of each size)"
+    )
+    print_table(
+        (
+            "answers each",
+            "episodes",
+            "answers",
+            "calls",
+            "tokens in",
+            "tokens out",
+            "US$",
+            "seconds",
+        ),
+        [
+            (
+                *(str(one[name]) for name in ("repeats", "items", "answers", "calls")),
+                *(
+                    "-" if one[n] is None else str(one[n])
+                    for n in ("input_tokens", "output_tokens")
+                ),
+                "-" if one["cost_usd"] is None else format_number(one["cost_usd"]),
+                f"{one['seconds']:g}",
+            )
+            for one in document["sizes"]
+        ],
+    )
+    echo(
+        f"fewest    {best['items']} episodes, {best['repeats']} of each: {best['answers']} answers"
+    )
+    if best["items"] < document["tier_needs_items"]:
+        echo(f"note      a tier needs {document['tier_needs_items']} episodes, whatever the width")
+    if pilot["within_item_variance"] is None:
+        echo("note      the pilot asked once: with repeats it would show what they are worth")
