@@ -13,6 +13,7 @@ from theatre.engine.canonical_json import parse_object
 from theatre.scorers.computations.chain_propagation import COMPUTATION as CHAIN_PROPAGATION
 from theatre.scorers.computations.paired_answers import COMPUTATION as PAIRED_ANSWERS
 from theatre.scorers.computations.paired_separation import COMPUTATION as PAIRED_SEPARATION
+from theatre.verification.judge.control_errors import COMPUTATION as CONTROL_ERRORS
 from theatre.verification.judge.second_opinion import COMPUTATION as SECOND_OPINION
 
 _HOP = ("arrived", "lost", "unanswered", "invented", "claims", "without_effect")
@@ -27,6 +28,7 @@ def print_computations(bundle: Path) -> None:
         (PAIRED_ANSWERS.pin, _print_twins),
         (PAIRED_SEPARATION.pin, _print_separation),
         (SECOND_OPINION.pin, print_opinion),
+        (CONTROL_ERRORS.pin, lambda name, output: print_controls(name, output["criteria"])),
     ):
         for step in resolution["steps"]:
             if step["result"].get("computation") == pin:
@@ -115,6 +117,36 @@ def _print_separation(step_id: str, output: Mapping[str, Any]) -> None:
         ],
     )
     echo(f"AUROC        {format_number(output['auroc'])}")
+
+
+def print_controls(name: str, criteria: Mapping[str, Any]) -> None:
+    """Print how a judge did on claims of known truth, and how far words tell them from others."""
+    echo(f"controls     {name}: claims of known truth among those that were judged")
+    print_table(
+        (
+            "judged",
+            "true",
+            "called so",
+            "95 % interval",
+            "false",
+            "refused",
+            "95 % interval",
+            "told",
+        ),
+        [
+            (
+                criterion,
+                str(one["true"]["asked"]),
+                format_number(one["sensitivity"]["value"]),
+                format_bounds(one["sensitivity"]),
+                str(one["false"]["asked"]),
+                format_number(one["specificity"]["value"]),
+                format_bounds(one["specificity"]),
+                format_number(one["recognised"]),
+            )
+            for criterion, one in criteria.items()
+        ],
+    )
 
 
 MOST_APART = 0.05

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from theatre.api.named_files import read_file
-from theatre.cli.computation_reports import print_opinion
+from theatre.cli.computation_reports import print_controls, print_opinion
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.pictures import claim_reliability, write_pictures
 from theatre.cli.tables import format_interval, format_number, format_usage, print_table
@@ -185,3 +185,5 @@ def _print_judge(judge: Mapping[str, Any]) -> None:
         echo("             no second opinion was completed")
     else:
         print_opinion("second opinion", judge["second_opinion"])
+    if judge["controls"] is not None:
+        print_controls("judge", judge["controls"])

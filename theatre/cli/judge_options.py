@@ -11,11 +11,13 @@ import click
 
 from theatre.api.judge import PROVIDERS, open_model
 from theatre.api.workspace import Workspace
+from theatre.verification.judge.controls import committed_controls
 from theatre.verification.judge.questions import MAX_REPEATS
 from theatre.verification.judge.scorer import probe
 from theatre.verification.scoring_providers import LEXICAL, ScoringProvider, judged_scoring
 
 if TYPE_CHECKING:
+    from theatre.engine.canonical_json import JsonObject
     from theatre.providers.client import ProviderKind
 
 AUTO, LEXICAL_ONLY = "auto", "lexical"
@@ -57,9 +59,15 @@ def judge_options(command: CommandT) -> CommandT:
 
 
 def choose_scoring(
-    judge: str, *, model: str | None, repeats: int, workspace: Workspace, quiet: bool
+    judge: str,
+    *,
+    model: str | None,
+    repeats: int,
+    changes: int,
+    workspace: Workspace,
+    quiet: bool,
 ) -> ScoringProvider:
-    """Return the scoring; a model is asked first whether it answers and takes temperature 0.
+    """Return the scoring of so many changes; a model is asked first, to take temperature 0.
 
     A note says what was chosen, and why; without a key the words of the diff score.
     JudgeUnavailableError where a judge was asked for by name and there is no key, and where the
@@ -81,10 +89,12 @@ def choose_scoring(
     named = model or PROVIDERS[kind].model
     if named is None:
         raise click.UsageError(f"expected --judge-model with --judge {kind}, got none")
+    controls = committed_controls(changes)
     if judge == AUTO and not quiet:
         click.echo(
             f"note: {variable} is set, so {named} judges: about {_CALLS_A_PASS * repeats} "
-            "calls a change (--judge lexical does without)",
+            f"calls a change, and up to {repeats} about claims of known truth in "
+            f"{_one_in(controls)} (--judge lexical does without)",
             err=True,
         )
 
@@ -92,4 +102,14 @@ def choose_scoring(
         async with open_model(workspace, kind) as asked:
             return await asked.probe_temperature(partial(probe, kind, named))
 
-    return judged_scoring(named, temperature=asyncio.run(ask()), repeats=repeats, provider=kind)
+    return judged_scoring(
+        named,
+        temperature=asyncio.run(ask()),
+        repeats=repeats,
+        provider=kind,
+        controls=controls,
+    )
+
+
+def _one_in(controls: JsonObject) -> str:
+    return "each" if controls["every"] == 1 else f"one of {controls['every']}"

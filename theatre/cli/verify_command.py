@@ -263,6 +263,7 @@ def _write_template(
         given.judge,
         model=given.scoring_model,
         repeats=given.judge_repeats,
+        changes=truth.records,
         workspace=workspace,
         quiet=given.quiet,
     )

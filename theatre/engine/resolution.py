@@ -8,7 +8,7 @@ with a step that this version cannot execute is refused before the first call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol, TypeAlias, cast
@@ -24,6 +24,9 @@ EPISODE_STEPS = frozenset({INVOCATION})
 """Step types that run for each episode in ACTIVE; all others run once in SETTLING."""
 
 EXECUTABLE = frozenset({INVOCATION, AGGREGATION, COMPUTATION, RUBRIC})
+
+CONTROLS = "controls-"
+"""What begins so among the `findings` in a computation's output stands on the certificate."""
 
 FAIL = "FAIL"
 """The escalation that ends the programme."""
@@ -170,12 +173,13 @@ class ResolutionStateMachine:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Return a code for each other step that failed and led on to a later one."""
-        return tuple(
+        """Return a code for each other step that failed and led on, and those of computations."""
+        failed = (
             f"step-failed:{result.step_id}"
             for step, result in zip(self.steps, self.results, strict=False)
             if not step.guards_integrity and result.status is StepStatus.FAILED
         )
+        return (*failed, *(code for result in self.results for code in _codes_of(result)))
 
     def advance(self, step_id: str, outcome: StepOutcome) -> ResolutionStateMachine:
         """Return the programme with the current step settled, and those that are skipped for it.
@@ -219,6 +223,15 @@ def _skip_steps(machine: ResolutionStateMachine) -> ResolutionStateMachine:
             break
         results.append(_make_result(step, StepStatus.SKIPPED, {}))
     return replace(machine, results=tuple(results))
+
+
+def _codes_of(result: StepResult) -> Iterator[str]:
+    """Yield what a computation found out about a judge by claims of known truth."""
+    output = result.result.get("output") if result.type == COMPUTATION else None
+    codes = output.get("findings") if isinstance(output, dict) else None
+    for code in codes if isinstance(codes, list) else ():
+        if isinstance(code, str) and code.startswith(CONTROLS):
+            yield code
 
 
 def _find_target(steps: Sequence[ProgrammeStep], index: int) -> int:

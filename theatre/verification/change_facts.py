@@ -229,6 +229,12 @@ def find_counts(text: str) -> list[tuple[int, str]]:
     return [(int(match[1]), match[2] or "") for match in found]
 
 
+def operation_of(word: str) -> FileOperation | None:
+    """Return what a verb says was done; None where it is none of those that are known."""
+    match = _OPERATION.fullmatch(word)
+    return _OPERATION_BY_STEM[match[1].casefold()] if match else None
+
+
 def find_operations(statement: str) -> Iterator[tuple[str, FileOperation | None]]:
     """Yield each token of a statement, with the operation that the statement says about it.
 
@@ -237,8 +243,7 @@ def find_operations(statement: str) -> Iterator[tuple[str, FileOperation | None]
     `removes a from b`, b is not removed.
     """
     tokens = [match[0].rstrip(".-") for match in _TOKEN.finditer(statement)]
-    matches = [_OPERATION.fullmatch(token) for token in tokens]
-    said = [_OPERATION_BY_STEM[match[1].casefold()] if match else None for match in matches]
+    said = [operation_of(token) for token in tokens]
     current = next((operation for operation in said if operation is not None), None)
     names_a_place = False
     for token, operation in zip(tokens, said, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final, cast
 
 from theatre.engine.canonical_json import (
@@ -19,9 +20,10 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.errors import DatasetError, ParseError, UnaskedError
 from theatre.engine.models import ANSWER, Judge, Scorer, ScoringCase, ask_judge
+from theatre.engine.schema_registry import resource_root
 from theatre.engine.scoring import nano_to_number, to_nano
 from theatre.engine.scoring.provider import Absent, at_path
-from theatre.engine.scoring.qualification import KINDS, VERDICTS, LabelledRow
+from theatre.engine.scoring.qualification import KINDS, VERDICTS, LabelledRow, labelled_set
 
 _CHANGE = {"change_id", "commit", "subject", "diff"}
 _CLAIM = {"claim_id", "change_id", "claim", "verdict", "kind"}
@@ -113,6 +115,22 @@ def read_labelled(files: Iterable[bytes]) -> LabelledClaims:
             raise DatasetError(f"expected the change {row.change_id} of {row.claim_id}, got none")
     rows.sort(key=lambda row: row.claim_id)
     return LabelledClaims(changes=changes, claims=claims, rows=rows)
+
+
+SHIPPED_SHA256: Final = "9e7d7519776f8f67003dfd8c63c0c9b9c0d282ef57563b70957bd51b25eee569"
+"""The hash of the shipped set, as a qualification names it; templates commit to it."""
+
+
+@cache
+def shipped_set() -> LabelledClaims:
+    """Return the set that ships with the package; DatasetError where it is another one."""
+    folder = resource_root() / "fixtures" / "labelled" / "changes"
+    files = [*folder.glob("changes_*.jsonl"), *folder.glob("claims_*.jsonl")]
+    found = read_labelled(path.read_bytes() for path in sorted(files))
+    seen = labelled_set(found.rows, found.texts_sha256)["sha256"]
+    if seen != SHIPPED_SHA256:
+        raise DatasetError(f"expected the labelled claims {SHIPPED_SHA256}, got {seen}")
+    return found
 
 
 def _are_texts(document: JsonObject, *names: str) -> bool:

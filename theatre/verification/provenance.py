@@ -106,6 +106,7 @@ def _scoring(template: JsonObject) -> ScoringProvider:
         temperature=_at(template, f"{judge}.temperature"),
         repeats=_at(template, f"{judge}.repeats"),
         provider=_at(template, f"{judge}.provider"),
+        controls=_at(template, f"{chosen}.params.controls"),
     )
 
 

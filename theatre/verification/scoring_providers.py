@@ -15,6 +15,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import ANSWER, Scorer
 from theatre.engine.rlmf_export import SealedBundle, judgements_of
 from theatre.engine.scoring.provider import at_path
+from theatre.verification.judge.control_errors import COMPUTATION as CONTROL_ERRORS
 from theatre.verification.judge.questions import METHODOLOGY
 from theatre.verification.judge.scorer import SCORER, committed_judge
 from theatre.verification.judge.second_opinion import BEYOND, COMPUTATION
@@ -51,33 +52,40 @@ def certified_judge(sealed: SealedBundle, origins: Mapping[str, int]) -> JsonObj
     """Return the committed judge and what its second opinion came to; None without a judge.
 
     `origins` counts the answers by address: a server there may call itself by the name of any
-    model. `second_opinion` is null where the programme has no such step, or did not
-    complete it.
+    model. `second_opinion`, and `controls`, the judge's errors on claims of known truth, are null
+    where the programme has no such step, or did not complete it.
     """
     judge = at_path(sealed.template, _JUDGE)
     if not isinstance(judge, dict):
         return None
+    opinion, errors = (_computed(sealed, one.pin) for one in (COMPUTATION, CONTROL_ERRORS))
     return {
         **{name: judge[name] for name in _COMMITTED},
         "origins": dict(sorted(origins.items())),
-        "second_opinion": _second_opinion(sealed),
+        "second_opinion": None
+        if opinion is None
+        else {"beyond": opinion[0]["beyond"], **opinion[1]},
+        "controls": None if errors is None else errors[1]["criteria"],
     }
 
 
-def _second_opinion(sealed: SealedBundle) -> JsonObject | None:
+def _computed(sealed: SealedBundle, pin: str) -> tuple[JsonObject, dict[str, Any]] | None:
+    """Return params and output of the step that is this computation."""
     settled = cast("list[dict[str, Any]]", sealed.resolution["steps"])
     committed = cast("list[dict[str, Any]]", sealed.template["resolution_programme"])
     steps = {step["step_id"]: step for step in committed}
     for step in settled:
         result = step["result"]
-        if result.get("computation") == COMPUTATION.pin:
-            params = steps[step["step_id"]]["input_spec"]["params"]
-            return {"beyond": params["beyond"], **result["output"]}
+        if result.get("computation") == pin:
+            return steps[step["step_id"]]["input_spec"]["params"], result["output"]
     return None
 
 
 SECOND_OPINION = "second_opinion"
 """The step that compares a judge with the words of the diff."""
+
+CONTROLS = "judge_controls"
+"""The step that counts what a judge said of claims whose truth is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,17 +151,29 @@ _JUDGED_PATHS: Mapping[str, Mapping[str, str]] = {
 
 
 def judged_scoring(
-    model: str, *, temperature: int | None, repeats: int, provider: str = "anthropic"
+    model: str,
+    *,
+    temperature: int | None,
+    repeats: int,
+    controls: JsonObject,
+    provider: str = "anthropic",
 ) -> ScoringProvider:
     """Return the scoring by a model of a provider, with the lexical one at weight 0.
 
-    `temperature` is None for a model that takes none; `repeats` is how often it judges an answer.
+    `temperature` is None for a model that takes none; `repeats` is how often it judges an answer,
+    and `controls` how many claims of known truth it is asked about (`committed_controls`).
     """
     judge = committed_judge(model, temperature=temperature, repeats=repeats, provider=provider)
     judged: dict[str, JsonObject] = {
         measure: {
             "scorer": SCORER.name,
-            "params": {"measure": measure, "record": "record", "judge": judge, **paths},
+            "params": {
+                "measure": measure,
+                "record": "record",
+                "judge": judge,
+                **paths,
+                **({"controls": controls} if measure == "precision" else {}),
+            },
         }
         for measure, paths in _JUDGED_PATHS.items()
     }
@@ -173,6 +193,15 @@ def judged_scoring(
             },
         },
     }
+    errors: JsonObject = {
+        "step_id": CONTROLS,
+        "type": "deterministic_computation",
+        "input_spec": {
+            "computation": CONTROL_ERRORS.name,
+            "over": "episodes",
+            "params": {"criteria_scorers": {"precision": judged["precision"]}},
+        },
+    }
     return ScoringProvider(
         scorer_version=model,
         methodology=METHODOLOGY,
@@ -183,5 +212,5 @@ def judged_scoring(
         measures=JUDGED_MEASURES,
         scorers=(SCORER, *LEXICAL.scorers),
         criteria_scorers=criteria_scorers,
-        steps=(compared,),
+        steps=(errors, compared),
     )

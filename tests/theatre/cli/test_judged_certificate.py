@@ -180,12 +180,12 @@ def voting() -> Verdicts:
     def judge(data: dict[str, Any]) -> dict[str, Any]:
         if "claims" not in data:
             return reading(data)
-        passes[data["title"]] += 1
+        passes[data["diff"]] += 1
         verdicts = [
             {
                 "claim": item["claim"],
                 "verdict": "supported"
-                if passes[data["title"]] <= int(item["text"].split()[-1])
+                if passes[data["diff"]] <= int(item["text"].split()[-1])
                 else "contradicted",
             }
             for item in data["claims"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from tests.theatre.verification.messages_server import (
     reading,
 )
 from tests.theatre.verification.verify_command import COMMITS, EXTRACTIVE, arguments
+from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.replay.episode import require_judge
 from theatre.engine.scoring import TheatreScoringProvider
@@ -122,6 +124,26 @@ def test_a_key_is_enough_for_a_judge_and_the_bundle_checks_without_it(honest: Ju
     assert (offline.consistent, failed_ids(offline)) == (True, set())
 
 
+def test_the_judges_errors_on_claims_of_known_truth_stand_on_both_certificates(
+    honest: Judged,
+) -> None:
+    certificate: Any = document(load(honest.bundle), "certificate.json")
+    assert f"controls-below-100:{JUDGED[0]}" in certificate["findings"]
+    sealed = honest.bundle.parent / "verification_certificate.json"
+    controls = json.loads(sealed.read_bytes())["judge"]["controls"][JUDGED[0]]
+    asked = controls["true"]["asked"] + controls["false"]["asked"]
+    shown = [
+        len(json.loads(request["messages"][-1]["content"]).get("claims", []))
+        for request in honest.service.requests
+    ]
+    replays = json.loads(sealed.read_bytes())["individual_scores"]
+    assert asked == sum(shown) - sum(one["claims_total"] for one in replays) > 0
+    # Its rule is to look for names: what names nothing of the change is refused.
+    invented = controls["by_kind"]["invented_name"]["false"]
+    assert invented["right"] == invented["asked"] > 0
+    assert verify(honest.bundle, now=datetime.now(UTC)).word == "consistent"
+
+
 def test_everything_that_decides_about_a_judge_is_committed_as_one_object(honest: Judged) -> None:
     template = honest.template
     entries = template["scoring"]["criteria_scorers"]
@@ -132,7 +154,7 @@ def test_everything_that_decides_about_a_judge_is_committed_as_one_object(honest
         "temperature": 0,
         "max_tokens": 8192,
         "prompts": RUBRICS.sha256,
-        "parser": "2",
+        "parser": "3",
         "repeats": 1,
         "part_characters": 40_000,
         "parts": 6,

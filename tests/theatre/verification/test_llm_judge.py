@@ -340,7 +340,7 @@ def _fitting_answer(data: dict[str, Any], answers: dict[str, Any]) -> dict[str, 
 
 def test_the_version_of_the_scorer_follows_from_its_prompts() -> None:
     judge = committed_judge("m", temperature=0, repeats=1)
-    assert (judge["prompts"], RUBRICS.version) == (RUBRICS.sha256, f"2-{RUBRICS.sha256[:12]}")
+    assert (judge["prompts"], RUBRICS.version) == (RUBRICS.sha256, f"3-{RUBRICS.sha256[:12]}")
     assert SCORER.version == RUBRICS.version
     assert len(RUBRICS.texts) == len(RUBRICS.schemas) == 4
 

@@ -18,6 +18,7 @@ from theatre.engine.models import GroundTruthEpisode, read_episodes
 from theatre.engine.rlmf_export import SealedBundle, measured_calibration
 from theatre.verification.certificate import training_calibration, verification_certificate
 from theatre.verification.errors import NoVerificationError
+from theatre.verification.judge.controls import committed_controls
 from theatre.verification.provenance import require_built_in, require_derived
 from theatre.verification.scoring_providers import judged_scoring
 from theatre.verification.template import EQUAL_WEIGHTS, OracleUnderTest, Terms, oracle_template
@@ -33,7 +34,9 @@ JUDGED = oracle_template(
     ORACLE,
     TERMS,
     sha256_hex(b""),
-    scoring=judged_scoring("some-model", temperature=None, repeats=3),
+    scoring=judged_scoring(
+        "some-model", temperature=None, repeats=3, controls=committed_controls(100)
+    ),
 )
 
 

@@ -407,7 +407,7 @@ def _findings(evidence: Evidence, counted: list[str] | Nothing) -> list[str] | N
     listed = [
         code for code in (stated if isinstance(stated, list) else []) if isinstance(code, str)
     ]
-    failed = [code for code in listed if code.startswith("step-failed:")]
+    failed = [code for code in listed if code.startswith(("step-failed:", "controls-"))]
     committed = evidence.documents.at(RECEIPT, "environment")
     began = evidence.trail.detail("activated", "environment")
     before = evidence.trail.detail("activated", "previous_environment")

@@ -40,6 +40,8 @@ from theatre.engine.schema_registry import SchemaRegistry
 
 COMPLETED, FAILED, SKIPPED = "completed", "failed", "skipped"
 RAISED, NOT_JSON, MISFIT = "computation-raised", "output-not-json", "output-spec"
+CONTROLS = "controls-"
+"""The findings of a computation that stand on the certificate begin so."""
 FAILURES = frozenset({RAISED, NOT_JSON, MISFIT})
 """Why a computation fails its step."""
 
@@ -73,12 +75,17 @@ def step_caps(plan: CommittedPlan, followed: ReplayedProgramme) -> list[str]:
 
 
 def step_findings(plan: CommittedPlan, followed: ReplayedProgramme) -> list[str]:
-    """Return a code for each other step that failed, and led on."""
-    return [
+    """Return a code for each other step that failed, and led on, and those of computations."""
+    found = [
         f"step-failed:{step.step_id}"
         for step, entry in zip(plan.steps, followed.entries, strict=True)
         if not step.guards_integrity and entry["status"] == FAILED
     ]
+    for step, entry in zip(plan.steps, followed.entries, strict=True):
+        codes = at(entry, "result", "output", "findings")
+        if step.computation is not None and isinstance(codes, list):
+            found += [code for code in codes if isinstance(code, str) and code.startswith(CONTROLS)]
+    return found
 
 
 def replay_programme(

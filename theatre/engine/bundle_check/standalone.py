@@ -902,6 +902,12 @@ def findings(evidence: Evidence) -> list[str]:
         for name, end, guards in missed(evidence)
         if end == "failed" and not guards
     ]
+    for step in evidence.resolution["steps"]:
+        output = step["result"].get("output")
+        if step["type"] == "deterministic_computation" and isinstance(output, dict):
+            codes = output.get("findings")
+            codes = codes if isinstance(codes, list) else []
+            found += [one for one in codes if isinstance(one, str) and one.startswith("controls-")]
     found += evidence_findings(
         evidence.template,
         evidence.data_audit,

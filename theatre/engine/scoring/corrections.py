@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.scoring.arithmetic import (
@@ -48,6 +49,20 @@ class JudgeErrors:
 
     supported: Tally
     refused: Tally
+
+
+def judge_errors(controls: JsonObject) -> JudgeErrors | None:
+    """Return the errors that a criterion's part of an output of `judge_controls` counts.
+
+    None where there are no usable controls of either sort.
+    """
+    true, false = (cast("dict[str, int]", controls[side]) for side in ("true", "false"))
+    if not true["asked"] or not false["asked"]:
+        return None
+    return JudgeErrors(
+        supported=Tally(true["right"], true["asked"]),
+        refused=Tally(false["right"], false["asked"]),
+    )
 
 
 def corrected_rate(

@@ -1364,6 +1364,11 @@ async function findingsOf(evidence) {
   ].filter(([holds]) => holds).map(([, code]) => code);
   for (const [name, ended, guards] of missed(evidence))
     if (ended === "failed" && !guards) found.push(`step-failed:${name}`);
+  for (const step of evidence.json("resolution.json").steps) {
+    const codes = (step.result.output ?? {}).findings;
+    if (step.type === "deterministic_computation" && Array.isArray(codes))
+      found.push(...codes.filter((code) => typeof code === "string" && code.startsWith("controls-")));
+  }
   for (const [id, one] of Object.entries(audit.criteria))
     if (one.expectations === 1) found.push(`one-expectation:${id}`);
   for (const [id, one] of Object.entries(evidence.json("scores/baselines.json").criteria)) {

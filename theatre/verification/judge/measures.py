@@ -14,7 +14,8 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json
 from theatre.engine.models import ScoringCase
 from theatre.engine.scoring.provider import at_path
 from theatre.judging.rubrics import Asking, ordered
-from theatre.verification.judge.questions import RUBRICS, Change, read_change
+from theatre.verification.judge.controls import AnsweredControl, ControlPlan, plan_controls
+from theatre.verification.judge.questions import RUBRICS, Change, change_of, read_change
 from theatre.verification.lexical import SUMMARY_CHARACTERS, CoveredChanges, JudgedClaim
 
 MAX_CLAIMS = 50
@@ -46,6 +47,17 @@ def claim_verdicts(case: ScoringCase) -> Asking[list[JudgedClaim]]:
     Supported is what some part of the diff supports and none contradicts. A claim beyond
     MAX_CLAIMS, and one that is no text, is not supported.
     """
+    verdicts, _ = yield from verdicts_with_controls(case)
+    return verdicts
+
+
+def verdicts_with_controls(
+    case: ScoringCase,
+) -> Asking[tuple[list[JudgedClaim], list[AnsweredControl]]]:
+    """Return the same, and what the judge says of the controls that ride along.
+
+    A request of controls alone that has no usable answer costs no score.
+    """
     change = _change(case)
     answer = case.answer if isinstance(case.answer, list) else []
     places = {
@@ -54,19 +66,49 @@ def claim_verdicts(case: ScoringCase) -> Asking[list[JudgedClaim]]:
         if isinstance(claim, str)
     }
     asked = list(places.values())[:MAX_CLAIMS]
-    supported: set[int] = set()
-    contradicted: set[int] = set()
     texts = {place: cast("str", answer[place])[:CLAIM_CHARACTERS] for place in asked}
-    for part in change.in_parts() if texts else ():
-        verdicts = yield from _verdicts(case, "claims", {**change.author_said, **part}, texts)
-        supported |= {place for place, verdict in verdicts.items() if verdict == "supported"}
-        contradicted |= {place for place, verdict in verdicts.items() if verdict == "contradicted"}
-    held = supported - contradicted
+    held: set[int] = set()
+    controls: list[AnsweredControl] = []
+    if texts:
+        plan = plan_controls(case, change.diff, [*texts.values()], whole=not change.omitted)
+        if plan.labelled_first:
+            controls += yield from _about_set(case, plan)
+        planted = dict(enumerate(plan.planted, start=len(answer)))
+        shown = texts | {place: control.text for place, control in planted.items()}
+        held = yield from _supported(case, change, shown)
+        controls += [AnsweredControl(one, place in held) for place, one in planted.items()]
+        if not plan.labelled_first:
+            controls += yield from _about_set(case, plan)
     unreadable = (place for place, claim in enumerate(answer) if not isinstance(claim, str))
-    return [
+    judged = [
         JudgedClaim(place=place, supported=place in held)
         for place in (*places.values(), *unreadable)
     ]
+    return judged, controls
+
+
+def _about_set(case: ScoringCase, plan: ControlPlan) -> Asking[list[AnsweredControl]]:
+    """Ask about a change of the labelled set."""
+    if not plan.labelled:
+        return []
+    change = change_of(plan.labelled_diff, cast("JsonObject", case.params["judge"]))
+    texts = {place: control.text for place, control in enumerate(plan.labelled)}
+    try:
+        held = yield from _supported(case, change, texts)
+    except NotMeasurableError:
+        return [AnsweredControl(control, None) for control in plan.labelled]
+    return [AnsweredControl(one, place in held) for place, one in enumerate(plan.labelled)]
+
+
+def _supported(case: ScoringCase, change: Change, texts: dict[int, str]) -> Asking[set[int]]:
+    """Ask about claims by place; return those that a part supports and none contradicts."""
+    supported: set[int] = set()
+    contradicted: set[int] = set()
+    for part in change.in_parts():
+        verdicts = yield from _verdicts(case, "claims", part, texts)
+        supported |= {place for place, verdict in verdicts.items() if verdict == "supported"}
+        contradicted |= {place for place, verdict in verdicts.items() if verdict == "contradicted"}
+    return supported - contradicted
 
 
 def precision(case: ScoringCase) -> Measure:

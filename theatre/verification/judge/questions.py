@@ -36,7 +36,7 @@ RUBRICS: Final = Rubrics(
         ),
         "reply": object_of(verdict=one_of(REPLY_VERDICTS)),
     },
-    parser="2",
+    parser="3",
     limits={
         "max_tokens": Limit(MAX_TOKENS, 1, MAX_TOKENS),
         "repeats": Limit(1, 1, MAX_REPEATS),
@@ -135,15 +135,15 @@ def _pack(pieces: Iterable[_Piece], limit: int) -> Iterator[_Piece]:
 
 
 MAX_FILES = 100
-_TEXT_CHARACTERS, _PATH_CHARACTERS = 4_000, 200
-"""How much of title and description each, and of a path, in characters."""
+_PATH_CHARACTERS = 200
+"""How much of a path, in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change as a judge is shown it; `author_said` are its title and description."""
+    """One change as a judge is shown it, and its whole diff."""
 
-    author_said: JsonObject
+    diff: str
     files: JsonObject
     parts: tuple[str, ...]
     omitted: int
@@ -165,19 +165,18 @@ def read_change(case: ScoringCase) -> Change | None:
     record = at_path(case.input_data, cast("str", case.params["record"]))
     if not isinstance(record, dict) or not isinstance(record.get("diff_content"), str):
         return None
-    diff = cast("str", record["diff_content"])
-    judge = cast("JsonObject", case.params["judge"])
+    return change_of(cast("str", record["diff_content"]), cast("JsonObject", case.params["judge"]))
+
+
+def change_of(diff: str, judge: JsonObject) -> Change:
+    """Return a change as the committed judge is shown it."""
     divided = diff_parts(
         diff,
         characters=int(cast("float", judge["part_characters"])),
         parts=int(cast("float", judge["parts"])),
     )
-    said = {name: record.get(name) for name in ("title", "description")}
     return Change(
-        author_said={
-            name: text[:_TEXT_CHARACTERS] if isinstance(text, str) else ""
-            for name, text in said.items()
-        },
+        diff=diff,
         files=_files(diff),
         parts=divided.parts,
         omitted=divided.omitted,

@@ -13,6 +13,7 @@ from theatre.judging.messages import ANTHROPIC
 from theatre.judging.rubrics import Asking
 from theatre.verification.judge.measures import MEASURES, NotMeasurableError
 from theatre.verification.judge.questions import RUBRICS
+from theatre.verification.labelled_claims import SHIPPED_SHA256
 from theatre.verification.lexical import UNMEASURABLE
 
 ResultT = TypeVar("ResultT")
@@ -104,6 +105,15 @@ SCORER = Scorer(
             "record": _PATH,
             "question": _PATH,
             "judge": RUBRICS.judge_schema,
+            "controls": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["every", "labelled_sha256"],
+                "properties": {
+                    "every": {"type": "integer", "minimum": 1, "maximum": 1_000_000},
+                    "labelled_sha256": {"const": SHIPPED_SHA256},
+                },
+            },
         },
         "if": {"properties": {"measure": {"const": "reply_accuracy"}}},
         "then": {"required": ["expected", "question"]},

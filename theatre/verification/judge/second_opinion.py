@@ -92,7 +92,7 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
     )
     found = {criterion: _Pair() for criterion in pairs}
     models: dict[str, int] = {}
-    for episode, answer in _answers(lines):
+    for episode, answer in answered_episodes(lines):
         scores = provider.score_episode(episode, answer).by_criterion
         for criterion, second in pairs.items():
             ours, theirs = scores[criterion], scores[second]
@@ -115,8 +115,8 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
     }
 
 
-def _answers(lines: Iterable[bytes]) -> Iterator[tuple[GroundTruthEpisode, EpisodeAnswer]]:
-    """Yield the episodes that were answered, with their answers."""
+def answered_episodes(lines: Iterable[bytes]) -> Iterator[tuple[GroundTruthEpisode, EpisodeAnswer]]:
+    """Yield the episodes that were answered, with their answers, of lines of `episodes`."""
     for number, line in enumerate(lines, start=1):
         entry: dict[str, Any] = parse_object(line)
         if entry["outcome"] in _ANSWERED:
