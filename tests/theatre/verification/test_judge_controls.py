@@ -293,7 +293,7 @@ REMOVED = {("read_token", "lib/tokens.py")}
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_planted_is_true_or_false_by_the_diff(seed: int) -> None:
     planted = PlantedClaims(DIFF, FRAMES, Lots(str(seed)))
-    made = [planted.plant(is_true=side, like=FRAMES[0]) for side in (True, False, False, False)]
+    made = [planted.plant(is_true=side, like=FRAMES[0]) for side in (False, False, True, False)]
     claims = [claim for claim in made if claim is not None]
     assert len(claims) == 4
     for claim in claims:
