@@ -364,7 +364,7 @@ def test_a_scorer_that_is_not_installed_is_refused(tmp_path: Path) -> None:
 
 def test_a_scorer_in_another_version_than_the_pinned_one_is_refused(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(2))
-    scorers = load_scorers()
+    scorers = dict(load_scorers())
     scorers["exact_match"] = replace(scorers["exact_match"], version="2")
     with pytest.raises(PinMismatchError) as caught:
         stage.run(ScriptedAdapter(), scorers=scorers)

@@ -1,16 +1,16 @@
 """The shipped scorers, one pure file each, and the loaders of every installed plug-in.
 
-Scorers, computations and episode runners come by entry point: loaded once, each under its own
-name, or refused with a reason.
+Scorers, computations and episode runners come by entry point: each is imported when it is first
+looked up under its own name, or refused with a reason.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import TheatreError
@@ -41,38 +41,38 @@ class RunnerRegistrationError(TheatreError):
     code = "runner-registration"
 
 
-def load_scorers() -> dict[str, Scorer]:
+def load_scorers() -> Mapping[str, Scorer]:
     """Return every installed scorer by name, sorted by name; errors as `registered_scorers`."""
     return registered_scorers(_installed("echelon.scorers"))
 
 
-def registered_scorers(entries: Iterable[EntryPoint]) -> dict[str, Scorer]:
+def registered_scorers(entries: Iterable[EntryPoint]) -> Mapping[str, Scorer]:
     """Return the scorers that `entries` point to by name, sorted by name.
 
-    Raises ScorerRegistrationError for an entry that cannot be imported, that is no `Scorer`,
-    whose own name is not the scorer's, or whose name stands for another scorer already. The
+    A look-up raises ScorerRegistrationError for an entry that cannot be imported, that is no
+    `Scorer`, whose own name is not the scorer's, or whose name stands for another scorer, too. The
     same scorer registered twice counts once.
     """
-    return _load_plugins(entries, Scorer, ScorerRegistrationError)
+    return _Plugins(entries, Scorer, ScorerRegistrationError)
 
 
-def load_computations() -> dict[str, Computation]:
+def load_computations() -> Mapping[str, Computation]:
     """Return every installed computation by name; errors as `registered_computations`."""
     return registered_computations(_installed("echelon.computations"))
 
 
-def registered_computations(entries: Iterable[EntryPoint]) -> dict[str, Computation]:
+def registered_computations(entries: Iterable[EntryPoint]) -> Mapping[str, Computation]:
     """Return computations by the rules of `registered_scorers`; ComputationRegistrationError."""
-    return _load_plugins(entries, Computation, ComputationRegistrationError)
+    return _Plugins(entries, Computation, ComputationRegistrationError)
 
 
-def load_episode_runners() -> dict[str, EpisodeRunner]:
+def load_episode_runners() -> Mapping[str, EpisodeRunner]:
     """Return every installed runner of interactive episodes by name, sorted by name.
 
-    Raises RunnerRegistrationError as `registered_scorers` does for scorers.
+    A look-up raises RunnerRegistrationError as that of `registered_scorers` does for scorers.
     """
     entries = _installed("echelon.episode_runners")
-    return _load_plugins(entries, EpisodeRunner, RunnerRegistrationError)
+    return _Plugins(entries, EpisodeRunner, RunnerRegistrationError)
 
 
 def _installed(group: str) -> EntryPoints:
@@ -94,19 +94,41 @@ class _Named(Protocol):
 _PluginT = TypeVar("_PluginT", bound=_Named)
 
 
-def _load_plugins(
-    entries: Iterable[EntryPoint], kind: type[_PluginT], refusal: type[TheatreError]
-) -> dict[str, _PluginT]:
-    found: dict[str, _PluginT] = {}
-    for entry in entries:
-        plugin = _load(entry, kind, refusal)
-        # Two of one name: which one scores would depend on the order of installation.
-        if found.setdefault(plugin.name, plugin) is not plugin:
-            raise refusal(
-                f"expected one {kind.__name__.lower()} of the name {plugin.name}, got two: one of "
-                f"them is {entry.value}; uninstall one or rename it"
-            )
-    return dict(sorted(found.items()))
+class _Plugins(Mapping[str, _PluginT], Generic[_PluginT]):
+    """Plug-ins by name, each imported when it is first looked up: a run uses two of thirty."""
+
+    def __init__(
+        self, entries: Iterable[EntryPoint], kind: type[_PluginT], refusal: type[TheatreError]
+    ) -> None:
+        self._entries: dict[str, list[EntryPoint]] = {}
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            self._entries.setdefault(entry.name, []).append(entry)
+        self._kind = kind
+        self._refusal = refusal
+        self._loaded: dict[str, _PluginT] = {}
+
+    def __getitem__(self, name: str) -> _PluginT:
+        if name not in self._loaded:
+            first, *others = self._entries[name]
+            plugin = _load(first, self._kind, self._refusal)
+            # Two of one name: which one scores would depend on the order of installation.
+            for entry in others:
+                if _load(entry, self._kind, self._refusal) is not plugin:
+                    raise self._refusal(
+                        f"expected one {self._kind.__name__.lower()} of the name {name}, got two: "
+                        f"one of them is {entry.value}; uninstall one or rename it"
+                    )
+            self._loaded[name] = plugin
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 def _load(entry: EntryPoint, kind: type[_PluginT], refusal: type[TheatreError]) -> _PluginT:

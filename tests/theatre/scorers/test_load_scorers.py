@@ -176,6 +176,13 @@ def test_the_same_scorer_registered_twice_counts_once() -> None:
     assert registered_scorers([exact_match, exact_match]) == {"exact_match": EXACT_MATCH}
 
 
+def test_what_is_not_looked_up_is_not_imported() -> None:
+    entries = [entry("exact_match", "theatre.scorers.exact_match:SCORER"), entry("b", "no_module:")]
+    scorers = registered_scorers(entries)
+    assert [*scorers] == ["b", "exact_match"]
+    assert scorers["exact_match"] is EXACT_MATCH
+
+
 def test_no_entry_gives_no_scorer() -> None:
     assert registered_scorers([]) == {}
 
@@ -192,7 +199,7 @@ def test_two_different_scorers_of_one_name_are_refused(plugin_folder: Path) -> N
     ]
     message = "expected one scorer of the name exact_match, got two: one of them is scorer_plugin:"
     with pytest.raises(ScorerRegistrationError, match=re.escape(message)):
-        registered_scorers(entries)
+        _ = registered_scorers(entries)["exact_match"]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +241,7 @@ def test_an_entry_that_gives_no_usable_scorer_is_refused_by_name(
 ) -> None:
     (plugin_folder / "scorer_plugin.py").write_text(source)
     with pytest.raises(ScorerRegistrationError, match=re.escape(message)) as caught:
-        registered_scorers([entry("mine", "scorer_plugin:SCORER")])
+        _ = registered_scorers([entry("mine", "scorer_plugin:SCORER")])["mine"]
     assert caught.value.code == "scorer-registration"
 
 

@@ -105,7 +105,7 @@ def test_an_entry_that_gives_no_usable_computation_is_refused_by_name(
     monkeypatch.delitem(sys.modules, "computation_plugin", raising=False)
     (tmp_path / "computation_plugin.py").write_text(source)
     with pytest.raises(ComputationRegistrationError, match=re.escape(message)) as caught:
-        registered_computations([entry("mine", "computation_plugin:IT")])
+        _ = registered_computations([entry("mine", "computation_plugin:IT")])["mine"]
     assert isinstance(caught.value, TheatreError)
     assert caught.value.code == "computation-registration"
 
@@ -126,7 +126,7 @@ def test_two_different_computations_of_one_name_are_refused(
     ]
     message = "expected one computation of the name provenance_chain, got two: one of them is "
     with pytest.raises(ComputationRegistrationError, match=re.escape(message)):
-        registered_computations(entries)
+        _ = registered_computations(entries)["provenance_chain"]
 
 
 @pytest.mark.parametrize(
