@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -16,8 +17,10 @@ from theatre.engine.canonical_json import (
     canonical_bytes,
     parse_json,
     parse_object,
+    read_canonical,
 )
-from theatre.engine.errors import ParseError
+from theatre.engine.canonical_json.writing import NotCanonical, fast_canonical_bytes
+from theatre.engine.errors import CanonicalisationError, ParseError
 
 MEBIBYTE = 2**20
 
@@ -232,3 +235,69 @@ def test_any_bytes_give_a_value_or_a_parse_error(data: bytes) -> None:
     else:
         form = canonical_bytes(value)
         assert canonical_bytes(parse_json(form)) == form
+
+
+OTHER_SPELLINGS = [
+    *(b'{"a":1,"a":1}', b'{"b":1,"a":2}', b"[1, 2]", b'{"a": 1}', b"1.0", b"-0", b"-0.0", b"1e2"),
+    *(b"1e21", b'"\\u0041"', b'"\\ud800"', b'"\\ud83d\\ude00"', b'"\\/"', b"9007199254740993"),
+    *(
+        b"1e400",
+        b"NaN",
+        b"\xef\xbb\xbf{}",
+        b'"\xff"',
+        b"{}\n\n",
+        b" {}",
+        b"",
+        b"\n",
+        b"nul",
+        b"{} {}",
+    ),
+]
+
+
+@pytest.mark.parametrize("data", OTHER_SPELLINGS)
+def test_what_is_no_canonical_form_is_left_to_the_strict_parser(data: bytes) -> None:
+    assert isinstance(read_canonical(data), NotCanonical)
+
+
+@given(
+    value=st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**53), 2**53)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(st.characters(codec="utf-8")),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner),
+        max_leaves=8,
+    ),
+    spelling=st.sampled_from(
+        [canonical_bytes, lambda value: json.dumps(value, separators=(",", ":")).encode()]
+    ),
+    end=st.sampled_from([b"", b"\n"]),
+)
+def test_a_canonical_form_is_read_as_the_strict_parser_reads_it(
+    value: JsonValue, spelling: Callable[[JsonValue], bytes], end: bytes
+) -> None:
+    try:
+        data = spelling(value) + end
+    except CanonicalisationError:  # an integer beyond what RFC 8785 has
+        return
+    quick = read_canonical(data)
+    try:
+        # The space is in no canonical form.
+        strict = parse_json(b" " + data)
+    except ParseError:
+        assert isinstance(quick, NotCanonical)
+        return
+    if not isinstance(quick, NotCanonical):
+        assert canonical_bytes(strict) + end == data
+        assert repr(quick) == repr(strict)
+    elif canonical_bytes(strict) + end == data:
+        # Only where orjson might differ from RFC 8785.
+        assert b'": ' in data or fast_canonical_bytes(value) is None
+
+
+def test_a_canonical_form_that_is_too_deep_is_refused_as_any_other() -> None:
+    assert reason_of(b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1)) == "too-deep"
+    deep = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
+    assert read_canonical(deep) == parse_json(deep)

@@ -12,7 +12,12 @@ from theatre.engine.canonical_json.boundaries import (
     JsonValue,
     json_type,
 )
-from theatre.engine.canonical_json.parsing import DEFAULT_MAX_BYTES, parse_json, parse_object
+from theatre.engine.canonical_json.parsing import (
+    DEFAULT_MAX_BYTES,
+    parse_json,
+    parse_object,
+    read_canonical,
+)
 from theatre.engine.canonical_json.writing import (
     canonical_bytes,
     canonical_json,
@@ -35,5 +40,6 @@ __all__ = [
     "json_type",
     "parse_json",
     "parse_object",
+    "read_canonical",
     "sha256_hex",
 ]

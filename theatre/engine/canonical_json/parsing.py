@@ -16,6 +16,7 @@ from theatre.engine.canonical_json.boundaries import (
     JsonValue,
     json_type,
 )
+from theatre.engine.canonical_json.writing import NotCanonical, fast_canonical_value
 from theatre.engine.errors import ParseError
 
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
@@ -41,6 +42,9 @@ def parse_json(
     """
     if len(data) > max_bytes:
         raise ParseError(f"expected at most {max_bytes} bytes, got {len(data)}", reason="too-large")
+    canonical = read_canonical(data, max_depth=max_depth)
+    if not isinstance(canonical, NotCanonical):
+        return canonical
     if data.startswith(_UTF8_BOM):
         raise ParseError("expected plain UTF-8, got a byte order mark", reason="byte-order-mark")
     text = _decode(data)
@@ -54,6 +58,20 @@ def parse_json(
         ) from error
     if "\\u" in text:  # UTF-8 has no surrogates: only an escape can write half a pair.
         _refuse_surrogates(value)
+    return value
+
+
+def read_canonical(data: bytes, *, max_depth: int = MAX_DEPTH) -> JsonValue | NotCanonical:
+    """Return the value whose canonical form `data` is, a line feed behind it or not.
+
+    It is the value that the strict parser finds: what orjson reads and RFC 8785 writes as these
+    very bytes has every key once, and no number or text that the bytes do not say. NOT_CANONICAL
+    says nothing about them but that the strict parser must decide.
+    """
+    # Most other spellings have a space here: they cost no second look.
+    value = NotCanonical.NOT_CANONICAL if b'": ' in data else fast_canonical_value(data)
+    if not isinstance(value, NotCanonical):
+        _refuse_deep_nesting(data, max_depth)
     return value
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Final
 
 import rfc8785
 
-from theatre.engine.canonical_json.boundaries import MAX_SAFE_INTEGER, REFUSED, WRITTEN
+from theatre.engine.canonical_json.boundaries import MAX_SAFE_INTEGER, REFUSED, WRITTEN, JsonValue
 from theatre.engine.errors import CanonicalisationError
 
 # The canonical form of common values by orjson, ten times as fast as `rfc8785` finds it.
@@ -47,6 +48,24 @@ def _write_fast(value: object) -> bytes | None:
         return orjson.dumps(spelt, None, orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
     except (KeyError, AttributeError, TypeError, ValueError, RecursionError):
         return None
+
+
+class NotCanonical(Enum):
+    """What is said of bytes that are not, or not surely, a canonical form."""
+
+    NOT_CANONICAL = "not canonical"
+
+
+def fast_canonical_value(data: bytes) -> JsonValue | NotCanonical:
+    """Return the value whose quick form `data` is, a line feed behind it or not."""
+    if not IS_TRUSTED:
+        return NotCanonical.NOT_CANONICAL
+    try:
+        value: JsonValue = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return NotCanonical.NOT_CANONICAL
+    is_form = _write_fast(value) == data.removesuffix(b"\n")
+    return value if is_form else NotCanonical.NOT_CANONICAL
 
 
 # A type that `_SPELLING` does not have, a subclass of one that it has included, is a KeyError. So
