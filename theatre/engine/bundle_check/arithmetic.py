@@ -94,6 +94,8 @@ def billionths(value: object) -> int | None:
         return None
     if not 0 <= value <= 1:
         return None
+    if value in {0, 1}:
+        return NANO * int(value)
     return int((Decimal(repr(value)) * NANO).to_integral_value(ROUND_HALF_EVEN))
 
 
@@ -254,7 +256,8 @@ class Tally:
         failed = [one for one, _ in repeats if VERDICT_OF.get(one) == MISSING]
         self.missing_answers += len(failed) if repeats else outcome == MISSING
         self._count(status, outcome, verdicts)
-        held_out = is_held_out(self.commitment_hash, episode_id, self.plan.split)
+        split = self.plan.split
+        held_out = bool(split) and is_held_out(self.commitment_hash, episode_id, split)
         counted = tuple(counted_value(verdict) for verdict in verdicts)
         if status is not None:
             self.rows[held_out, counted] += 1

@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from theatre.engine.bundle_check.arithmetic import COMPOSITE, Document, Tally
@@ -117,6 +117,7 @@ class _Baselines:
         self._scoring = scoring
         self._scorers = scoring.scorers
         self._drawn = scoring.draw.drawn
+        self._wanted = frozenset(self._drawn)
 
     def document(self) -> Document:
         """Return `scores/baselines.json`, recomputed."""
@@ -166,16 +167,15 @@ class _Baselines:
         }
         return Tally(trivial, self._plan.commitment_hash, len(self._drawn))
 
-    def _episodes(self) -> Iterator[GroundTruthEpisode]:
-        """Yield the drawn episodes; DefectError where the dataset cannot be read."""
-        wanted = set(self._drawn)
+    def _episodes(self, wanted: Collection[int]) -> Iterator[GroundTruthEpisode]:
+        """Yield the episodes of these numbers; DefectError where the dataset cannot be read."""
         for seq, line in enumerate(bare_lines(self._folder, REPLAY_DATASET), start=1):
             if seq in wanted:
-                yield replace(next(read_episodes([line])), seq=seq)
+                yield next(read_episodes([line], first=seq))
 
     def _inputs(self) -> Iterator[JsonValue]:
         """Yield what was sent in each of them, as its record has it."""
-        wanted, total = set(self._drawn), self._scoring.tally.episodes
+        total = self._scoring.tally.episodes
         if total <= PART_SIZE:
             paths = {seq: f"invocations/episode_{seq:06d}.json" for seq in self._drawn}
         else:
@@ -183,16 +183,16 @@ class _Baselines:
             paths = {PART_SIZE * (n - 1) + 1: f"invocations/part-{n:05d}.jsonl" for n in parts}
         for first, path in paths.items():
             for seq, line in enumerate(self._folder.lines(path), start=first):
-                if seq in wanted:
+                if seq in self._wanted:
                     sent = at(parse_object(line), "calls", 0, "request", "input_data")
                     yield None if isinstance(sent, Nothing) else sent
 
     def _cases(self) -> Iterator[tuple[GroundTruthEpisode, JsonValue]]:
         """Yield each drawn episode with what was sent."""
         if self._plan.sanitising is None:
-            yield from ((episode, episode.input_data) for episode in self._episodes())
+            yield from ((one, one.input_data) for one in self._episodes(self._wanted))
         else:
-            yield from zip(self._episodes(), self._inputs(), strict=True)
+            yield from zip(self._episodes(self._wanted), self._inputs(), strict=True)
 
     def _expectations(self, episode: GroundTruthEpisode) -> dict[str, JsonValue]:
         """Return what is expected on each criterion, where it is not null."""
@@ -226,7 +226,7 @@ class _Baselines:
         UnplayableError where the runner does not bring one to an end. What it raises on purpose is
         passed on.
         """
-        for number, episode in enumerate(self._episodes()):
+        for number, episode in enumerate(self._episodes(self._wanted)):
             self._evidence.progress(number)
             for baseline in PLAYED:
                 try:
@@ -287,7 +287,7 @@ class _Baselines:
         A first reading keeps digests, a second one what they stand for.
         """
         digests: dict[str, list[tuple[int, bytes]]] = {name: [] for name in names}
-        for episode in self._episodes():
+        for episode in self._episodes(self._wanted):
             for name, value in self._expectations(episode).items():
                 if name in digests:
                     digest = hashlib.sha256(canonical_bytes(value)).digest()
@@ -296,11 +296,12 @@ class _Baselines:
         for name, seen in digests.items():
             if seen:
                 times = Counter(digest for _, digest in seen)
-                frequent_at[name] = next(s for s, d in seen if times[d] == max(times.values()))
+                most = max(times.values())
+                frequent_at[name] = next(s for s, d in seen if times[d] == most)
                 last_at[name] = seen[-1][0]
         frequent: dict[str, JsonValue] = {}
         last: dict[str, JsonValue] = {}
-        for episode in self._episodes():
+        for episode in self._episodes({*frequent_at.values(), *last_at.values()}):
             for name, value in self._expectations(episode).items():
                 if frequent_at.get(name) == episode.seq:
                     frequent[name] = value

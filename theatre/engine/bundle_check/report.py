@@ -68,6 +68,9 @@ def at(value: JsonValue | Nothing, *keys: str | int) -> JsonValue | Nothing:
     return current
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 def same_json(one: JsonValue | Nothing, other: JsonValue | Nothing) -> bool:
     """Return whether two values are the same JSON value; NOTHING is the same as nothing at all."""
     if isinstance(one, dict):
@@ -93,6 +96,8 @@ def first_difference(
     expected: JsonValue | Nothing, actual: JsonValue | Nothing
 ) -> Difference | None:
     """Return the first place at which `actual` is not `expected`; None where they are the same."""
+    if type(expected) is type(actual) and type(expected) in _SCALARS and expected == actual:
+        return None
     # Equal texts are equal values, and soon compared; others may be equal all the same (1, 1.0).
     if expected is not NOTHING and repr(expected) == repr(actual):
         return None

@@ -213,7 +213,7 @@ def at_path(value: JsonValue, path: str) -> JsonValue | Nothing:
         if isinstance(current, list):
             current = at(current, int(step)) if _INDEX.fullmatch(step) else NOTHING
         else:
-            current = at(current, step)
+            current = current.get(step, NOTHING) if isinstance(current, dict) else NOTHING
     return current
 
 

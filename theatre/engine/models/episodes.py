@@ -46,15 +46,16 @@ class GroundTruthEpisode:
 
 
 def read_episodes(
-    lines: Iterable[bytes], *, max_bytes: int = MAX_EPISODE_BYTES
+    lines: Iterable[bytes], *, max_bytes: int = MAX_EPISODE_BYTES, first: int = 1
 ) -> Iterator[GroundTruthEpisode]:
     """Parse a replay dataset (JSONL), one episode of at most `max_bytes` a line, streaming.
 
+    `first` is the number of the first line, and its episode's `seq`.
     Raises DatasetError naming the line for: bad JSON, a line that is too long, unknown or
     missing members, wrong types, an empty line, and an `episode_id` that came before.
     """
     seen: set[str] = set()
-    for seq, line in enumerate(lines, start=1):
+    for seq, line in enumerate(lines, start=first):
         if len(line) > max_bytes:
             raise DatasetError(
                 f"line {seq}: expected at most {max_bytes} bytes, got {len(line)}: every call of "

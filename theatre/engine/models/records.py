@@ -73,25 +73,25 @@ class _CopiedForm(_Form):
     def as_document(self) -> JsonObject:
         """Return what is sent, or what the evidence keeps."""
         # A runner or scorer that changes what it is shown must not reach the record.
-        return _copied_members((name, getattr(self, name)) for name in self.__dataclass_fields__)
+        document = {}
+        for name in self.__dataclass_fields__:
+            one = getattr(self, name)
+            document[name] = one if type(one) in _SCALARS else _copied(one)
+        return document
 
 
+# Most members are scalars: a call for each would take half of what a document costs.
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def _copied(value: object) -> JsonValue:
     if isinstance(value, dict):
-        return _copied_members(value.items())
+        return {name: one if type(one) in _SCALARS else _copied(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [item if type(item) in _SCALARS else _copied(item) for item in value]
     if isinstance(value, _Form | RetryPolicy):
         return value.as_document()
     return cast("JsonValue", value.value if isinstance(value, Enum) else value)
-
-
-def _copied_members(members: Iterable[tuple[str, Any]]) -> JsonObject:
-    # Most members are scalars: a call for each would take half of what a document costs.
-    return {name: one if type(one) in _SCALARS else _copied(one) for name, one in members}
 
 
 class RetryPolicy(BaseModel):

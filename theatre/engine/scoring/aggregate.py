@@ -8,6 +8,7 @@ intervals.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,7 +77,9 @@ class Aggregator:
         self._commitment_hash = draws.commitment_hash
         self._criteria = provider.criteria
         self._holdout_share = provider.holdout_split
-        self._weights = {plan.criterion_id: plan.weight for plan in provider.criteria}
+        # Whole numbers: sums of fractions would be half of what a line costs.
+        scale = math.lcm(*(plan.weight.denominator for plan in provider.criteria))
+        self._shares = {one.criterion_id: int(one.weight * scale) for one in provider.criteria}
         self._all = EpisodeGroup(provider.criteria)
         self._split = SplitScores(provider.criteria) if provider.holdout_split else None
         calibrated = provider.calibration_criterion
@@ -121,12 +124,12 @@ class Aggregator:
         """
         shown = {criterion: published_nano(result) for criterion, result in episode.scores.items()}
         counted = [
-            (weight, nano)
-            for criterion, weight in self._weights.items()
+            (share, nano)
+            for criterion, share in self._shares.items()
             if (nano := shown[criterion]) is not None
         ]
-        weights = sum((weight for weight, _ in counted), Fraction(0))
-        weighted = sum((weight * nano for weight, nano in counted), Fraction(0))
+        shares = sum(share for share, _ in counted)
+        weighted = sum(share * nano for share, nano in counted)
         repeats: JsonObject = {}
         if self._repeats is not None:
             repeats = {REPEATS: None if episode.repeats is None else episode.repeats.as_document()}
@@ -139,7 +142,7 @@ class Aggregator:
                     criterion: None if nano is None else nano_to_number(nano)
                     for criterion, nano in shown.items()
                 },
-                "composite": rounded_number(weighted / weights / NANO) if weights else None,
+                "composite": rounded_number(Fraction(weighted, shares * NANO)) if shares else None,
                 "holdout": held_out,
                 **repeats,
             }

@@ -28,6 +28,8 @@ def to_nano(value: object) -> int | None:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         return None
+    if value in {0, 1}:
+        return NANO * int(value)
     # float(): a subclass (numpy has one) may write itself otherwise.
     billionths = _EXACTLY.scaleb(Decimal(repr(float(value))), _PLACES)
     return int(_EXACTLY.to_integral_value(billionths))

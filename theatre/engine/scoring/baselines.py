@@ -120,9 +120,16 @@ class DrawnEpisodes:
         """Return how many are drawn."""
         return len(self._heap)
 
-    def cases(self) -> Iterator[tuple[GroundTruthEpisode, JsonObject]]:
-        """Yield those that are drawn, with the input as it was sent, in the dataset's order."""
+    def cases(
+        self, only: Collection[int] | None = None
+    ) -> Iterator[tuple[GroundTruthEpisode, JsonObject]]:
+        """Yield those that are drawn, with the input as it was sent, in the dataset's order.
+
+        `only`: no others than those with these sequence numbers.
+        """
         for _, seq, place in sorted(self._heap, key=lambda drawn: drawn[1]):
+            if only is not None and seq not in only:
+                continue
             self._spool.seek(place)
             line = parse_object(self._spool.readline())
             episode = GroundTruthEpisode(
@@ -314,33 +321,37 @@ class BaselineScores:
     ) -> tuple[dict[str, JsonValue], dict[str, JsonValue]]:
         """Return each criterion's most frequent expectation, the first of several, and its last.
 
-        Two readings: in the first one only digests are stored.
+        A first reading stores only digests; a second one, what they stand for.
         """
         seen: dict[str, dict[bytes, list[int]]] = {plan.criterion_id: {} for plan in self._plans}
         last: dict[str, int] = {}
-        for place, held in enumerate(self._held(drawn, gold)):
+        for seq, held in self._held(drawn, gold):
             for criterion, expected in held.items():
                 if criterion not in seen or expected is None:
                     continue
                 digest = hashlib.sha256(canonical_bytes(expected)).digest()
-                seen[criterion].setdefault(digest, []).append(place)
-                last[criterion] = place
+                seen[criterion].setdefault(digest, []).append(seq)
+                last[criterion] = seq
         # The first of those that are as frequent: a dictionary keeps the order.
         winners = {
             name: max(places.values(), key=len)[0] for name, places in seen.items() if places
         }
         most_frequent: dict[str, JsonValue] = {}
         final: dict[str, JsonValue] = {}
-        for place, held in enumerate(self._held(drawn, gold)):
+        for seq, held in self._held(drawn, gold, {*winners.values(), *last.values()}):
             for wanted, kept in ((winners, most_frequent), (last, final)):
-                kept |= {name: held[name] for name, one in wanted.items() if one == place}
+                kept |= {name: held[name] for name, one in wanted.items() if one == seq}
         return most_frequent, final
 
     def _held(
-        self, drawn: DrawnEpisodes, gold: Mapping[str, JsonObject]
-    ) -> Iterator[dict[str, JsonValue]]:
-        for episode, _ in drawn.cases():
-            yield self._provider.expectations(episode, gold.get(episode.episode_id))
+        self,
+        drawn: DrawnEpisodes,
+        gold: Mapping[str, JsonObject],
+        only: Collection[int] | None = None,
+    ) -> Iterator[tuple[int, dict[str, JsonValue]]]:
+        for episode, _ in drawn.cases(only):
+            label = gold.get(episode.episode_id)
+            yield episode.seq, self._provider.expectations(episode, label)
 
 
 class _Column:
