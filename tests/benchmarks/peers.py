@@ -2,7 +2,9 @@
 
 It asserts nothing.
 
-`make bench-peers` installs inspect_ai into an environment of its own and runs this in it. Measured
+`make bench-peers` installs inspect_ai into an environment of its own and runs this in it; Echelon
+runs in the project's, where there is one: what inspect_ai installs is loaded by libraries of ours,
+too. Measured
 are processor time, user and system, and wall clock of whole processes: imports, data, run, results.
 Two sizes give what an episode more costs, without the start of either process. All of it twice: of
 a service that answers at once, and of one whose answers take `WAIT_SECONDS`, as a model's do.
@@ -26,6 +28,7 @@ from typing import NamedTuple
 from tests.benchmarks.trivial_theatre import Mode, commit, construct, run
 
 CHECKOUT = Path(__file__).parents[2]
+OWN = CHECKOUT / ".venv" / "bin" / "python"
 TASK = "fixtures/harness/http_task.py"
 CONCURRENCY = 16
 WAIT_SECONDS = 0.075
@@ -46,9 +49,10 @@ class Taken(NamedTuple):
 
 def measure(words: list[str], environment: Mapping[str, str]) -> Taken:
     """Return what this module took in a process of its own."""
+    is_own = words[0] == "here" and OWN.exists()
     began = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.benchmarks.peers", *words],
+        [OWN if is_own else sys.executable, "-m", "tests.benchmarks.peers", *words],
         cwd=CHECKOUT,
         env={**os.environ, **environment},
         stdout=subprocess.DEVNULL,
