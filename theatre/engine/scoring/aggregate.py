@@ -78,15 +78,14 @@ class Aggregator:
         self._criteria = provider.criteria
         self._holdout_share = provider.holdout_split
         # Whole numbers: sums of fractions would be half of what a line costs.
-        scale = math.lcm(*(plan.weight.denominator for plan in provider.criteria))
-        self._shares = {one.criterion_id: int(one.weight * scale) for one in provider.criteria}
+        weights = {plan.criterion_id: plan.weight for plan in provider.criteria}
+        scale = math.lcm(*(weight.denominator for weight in weights.values()))
+        self._shares = {name: int(weight * scale) for name, weight in weights.items()}
         self._all = EpisodeGroup(provider.criteria)
         self._split = SplitScores(provider.criteria) if provider.holdout_split else None
         calibrated = provider.calibration_criterion
         self._calibration = None if calibrated is None else CalibrationTally(calibrated)
-        self._repeats = (
-            None if provider.repeats == 1 else RepeatTally(self._weights, provider.repeats)
-        )
+        self._repeats = None if provider.repeats == 1 else RepeatTally(weights, provider.repeats)
         self._outcomes: Counter[str] = Counter()
         self._units = ResampledUnits(provider.criteria)
         self._ratings = provider.ratings
