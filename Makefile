@@ -102,9 +102,10 @@ bench-peers: $(RUN) .venv-peers
 		$@/bin/pip install --quiet --disable-pip-version-check '$(EVERY_EVAL_EVER)'; \
 	fi
 
-# A real model as a construct; then logs of other harnesses, made anew by them and imported.
+# A real model as a construct and as a judge; then logs of other harnesses, made anew by them and imported.
 models: $(DEV) .venv-models .venv-peers .venv-promptfoo .venv-every
 	$(BIN) tests.models
+	$(BIN) tests.model_judge
 	$(BIN) tests.harness_logs
 
 # Tools of others, certified: what they need is needed by nothing else.

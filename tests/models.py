@@ -42,8 +42,8 @@ CRITERION = "right_kind"
 PER_KIND, EXAMPLES = 50, 2
 MOST_CHARACTERS = 300
 LEAST_SHARE = 0.6
-PORT = 8431
-"""Pinned in the template: another port would be another version of the construct."""
+NAME, PORT = "gemma3-270m-q4-k-m", 8431
+"""Pinned in the template: another name or port would be another version of the construct."""
 PLAIN = "{% for m in messages %}{{ m.content }}{% endfor %}"
 """A base model goes on with a text; the markers of a chat only make it repeat the question."""
 CAREFUL = ("--no-repack", "--threads", "1")
@@ -144,8 +144,8 @@ def server() -> Iterator[None]:
     binary, weights = subprocess.run(
         [INSTALLED, "-c", where], capture_output=True, encoding="utf-8", check=True
     ).stdout.splitlines()
-    served = ["--host", "127.0.0.1", "--port", str(PORT), "-c", "2048", "-np", "1"]
-    flags = ["--alias", "gemma3-270m-q4-k-m", "--jinja", "--chat-template", PLAIN, *CAREFUL]
+    served = ["--host", "127.0.0.1", "--port", str(PORT), "-c", "4096", "-np", "1"]
+    flags = ["--alias", NAME, "--jinja", "--chat-template", PLAIN, *CAREFUL]
     with subprocess.Popen(
         [binary, "-m", weights, *served, *flags],
         stdout=subprocess.DEVNULL,

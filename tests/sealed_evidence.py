@@ -31,6 +31,8 @@ SEALED = (
 """One of each family that rests on constructs alone, and both whose figures depend on the coin."""
 MODELS = ("models_constant", "models_keywords", "models_model")
 """Of the drafts in `fixtures/models`; `make models` makes them, as a model is needed."""
+JUDGE = "models_judge"
+"""No bundle: qualifications by some of the labelled claims, with them and the model's answers."""
 GALLERY = ("gallery_file_type", "gallery_language")
 """Tools of others, by `make gallery`: each needs packages that nothing else does."""
 
