@@ -135,6 +135,18 @@ class DebateRefusedError(BackendError):
         self.violations = tuple(violations)
 
 
+class BudgetSpentError(BackendError):
+    """What a user's run may spend on judges does not cover its next call: the run waits."""
+
+    code = "budget-spent"
+
+
+class BudgetError(BackendError):
+    """A budget is less than what is spent and reserved of it."""
+
+    code = "budget"
+
+
 class BackupError(BackendError):
     """A backup cannot be taken, or cannot be restored here."""
 

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from backend.api import (
     account_routes,
     audit_routes,
+    budget_routes,
     certificate_routes,
     construct_routes,
     dataset_routes,
@@ -69,6 +70,7 @@ RESOURCES = (
     certificate_routes.router,
     audit_routes.router,
     construct_routes.router,
+    budget_routes.router,
     log_routes.router,
     evidence_routes.router,
     event_routes.router,

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backend.errors import SettingsError
 from theatre.engine.schema_registry import model_message
+from theatre.judging import is_loopback, origin_fault
 
 MEBIBYTE = 1024 * 1024
 _POSTGRESQL = frozenset({"postgresql", "postgres"})
@@ -208,6 +209,27 @@ class Settings(BaseSettings):
         le=100_000,
         description="how many pages for people one address may open",
     )
+    anthropic_api_key: SecretStr | None = Field(
+        default=None,
+        description="the key for judges of Anthropic's models; without it there are none",
+    )
+    anthropic_base_url: str = Field(
+        default="https://api.anthropic.com",
+        description="where they are asked; evidence names it with each answer",
+    )
+    openai_api_key: SecretStr | None = Field(
+        default=None, description="the key for judges that speak OpenAI's chat completions"
+    )
+    openai_base_url: str | None = Field(
+        default=None,
+        description="where they are asked, such as `https://api.openai.com/v1`; without it there "
+        "are none. A server on this machine needs no key",
+    )
+    judge_prices: Path | None = Field(
+        default=None,
+        description="TOML file with what a million tokens of a judge cost; budgets are in tokens "
+        "for models that it does not name",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="the least serious message that is logged"
     )
@@ -226,6 +248,9 @@ class Settings(BaseSettings):
             raise SettingsError(_wrong(error)) from None
         if settings.mode == "production":
             _require_given(settings)
+        place = settings.openai_base_url
+        if place is not None and settings.openai_api_key is None and not is_loopback(place):
+            raise SettingsError(f"expected {variable('openai_api_key')} for {place}, got none")
         return settings
 
     @field_validator(
@@ -264,6 +289,13 @@ class Settings(BaseSettings):
         if parts.scheme not in _HTTP or not is_root:
             raise ValueError("expected an http(s) address without credentials, query and fragment")
         return value.rstrip("/")
+
+    @field_validator("anthropic_base_url", "openai_base_url")
+    @classmethod
+    def _may_have_keys(cls, value: str | None) -> str | None:
+        if value is not None and origin_fault(value) is not None:
+            raise ValueError("expected an https address without credentials, query and fragment")
+        return value if value is None else value.rstrip("/")
 
     @field_validator("github_token_for")
     @classmethod

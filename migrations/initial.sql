@@ -170,7 +170,7 @@ CREATE TABLE theatres (
     CONSTRAINT ck_theatres_state CHECK (state IN ('DRAFT', 'COMMITTED', 'ACTIVE', 'SETTLING',
         'RESOLVED', 'ARCHIVED')),
     CONSTRAINT ck_theatres_run_status CHECK (run_status IN ('queued', 'running', 'waiting_hitl',
-        'succeeded', 'failed', 'cancelled')),
+        'waiting_budget', 'succeeded', 'failed', 'cancelled')),
     CONSTRAINT ck_theatres_outcome CHECK (outcome IN ('certified', 'no_certificate', 'failed',
         'void')),
     CONSTRAINT ck_theatres_commitment_hash CHECK (commitment_hash ~ '^[0-9a-f]{64}$'),
@@ -454,6 +454,72 @@ CREATE INDEX ix_verifications_unfinished ON verifications (phase) WHERE phase IN
     'ingesting');
 CREATE INDEX ix_verifications_user_id_created_at_id ON verifications (user_id, created_at, id);
 
+-- What the operator lets a user's runs spend on judges, and what is left of it (docs/adr/0195).
+-- A unit is `micros`, millionths of the currency of the operator's prices, or `tokens`.
+
+CREATE TABLE judge_budgets (
+    user_id UUID NOT NULL,
+    unit VARCHAR(10) NOT NULL,
+    allowed BIGINT NOT NULL,
+    per_run BIGINT NOT NULL,
+    per_day BIGINT NOT NULL,
+    reserved BIGINT DEFAULT 0 NOT NULL,
+    spent BIGINT DEFAULT 0 NOT NULL,
+    updated_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_judge_budgets PRIMARY KEY (user_id, unit),
+    CONSTRAINT ck_judge_budgets_unit CHECK (unit IN ('micros', 'tokens')),
+    CONSTRAINT ck_judge_budgets_limits CHECK (per_run >= 0 AND per_day >= 0),
+    CONSTRAINT ck_judge_budgets_balance CHECK (reserved >= 0 AND spent >= 0 AND allowed - reserved -
+        spent >= 0),
+    CONSTRAINT fk_judge_budgets_user_id FOREIGN KEY (user_id) REFERENCES users (id)
+);
+
+-- The same for one run, by its theatre, and for one day in UTC.
+CREATE TABLE judge_limits (
+    user_id UUID NOT NULL,
+    unit VARCHAR(10) NOT NULL,
+    subject VARCHAR(36) NOT NULL,
+    allowed BIGINT NOT NULL,
+    reserved BIGINT DEFAULT 0 NOT NULL,
+    spent BIGINT DEFAULT 0 NOT NULL,
+    CONSTRAINT pk_judge_limits PRIMARY KEY (user_id, unit, subject),
+    CONSTRAINT ck_judge_limits_balance CHECK (reserved >= 0 AND spent >= 0 AND allowed - reserved -
+        spent >= 0),
+    CONSTRAINT fk_judge_limits_user_id_unit FOREIGN KEY (user_id, unit) REFERENCES judge_budgets
+        (user_id, unit)
+);
+
+CREATE TABLE judge_calls (
+    id UUID NOT NULL,
+    theatre_id UUID NOT NULL,
+    user_id UUID NOT NULL,
+    epoch INTEGER NOT NULL,
+    provider VARCHAR(20) NOT NULL,
+    model VARCHAR(200) NOT NULL,
+    request_sha256 VARCHAR(64) NOT NULL,
+    unit VARCHAR(10) NOT NULL,
+    day DATE NOT NULL,
+    reserved BIGINT NOT NULL,
+    reserved_at TIMESTAMPTZ NOT NULL,
+    spent BIGINT,
+    settled_as VARCHAR(20),
+    settled_at TIMESTAMPTZ,
+    answer BYTEA,
+    CONSTRAINT pk_judge_calls PRIMARY KEY (id),
+    CONSTRAINT ck_judge_calls_request_sha256 CHECK (request_sha256 ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_judge_calls_settled_as CHECK (settled_as IN ('counted', 'refused', 'not-sent',
+        'not-counted', 'above-maximum', 'worker-lost')),
+    CONSTRAINT ck_judge_calls_amounts CHECK (reserved >= 0 AND spent BETWEEN 0 AND reserved),
+    CONSTRAINT ck_judge_calls_whole_settlement CHECK (num_nonnulls(spent, settled_as, settled_at) IN
+        (0, 3) AND (answer IS NULL OR settled_at IS NOT NULL)),
+    CONSTRAINT fk_judge_calls_theatre_id FOREIGN KEY (theatre_id) REFERENCES theatres (id),
+    CONSTRAINT fk_judge_calls_user_id_unit FOREIGN KEY (user_id, unit) REFERENCES judge_budgets
+        (user_id, unit)
+);
+CREATE INDEX ix_judge_calls_open ON judge_calls (theatre_id) WHERE settled_at IS NULL;
+CREATE INDEX ix_judge_calls_theatre_id ON judge_calls (theatre_id);
+CREATE INDEX ix_judge_calls_lost ON judge_calls (user_id, unit) WHERE settled_as = 'worker-lost';
+
 -- Debates as event logs that only grow, and what evaluators said of them (docs/adr/0153).
 
 CREATE TABLE debate_runs (
@@ -640,6 +706,58 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- A call to a judge is reserved by its row before it is made, and settled once. Balances move with
+-- the rows alone: the service cannot write them, so no fault of it can spend what is not there.
+
+CREATE FUNCTION echelon_reserve_judge_call() RETURNS trigger LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    SELECT user_id INTO NEW.user_id FROM theatres WHERE id = NEW.theatre_id;
+    -- This row first, always: calls of one user wait for each other here, and nowhere crosswise.
+    UPDATE judge_budgets SET reserved = reserved + NEW.reserved
+        WHERE user_id = NEW.user_id AND unit = NEW.unit;
+    IF NOT FOUND OR NEW.settled_at IS NOT NULL THEN
+        RAISE EXCEPTION 'expected an open call of a user with a budget in %, got another', NEW.unit
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'ck_judge_budgets_balance';
+    END IF;
+    INSERT INTO judge_limits (user_id, unit, subject, allowed)
+        SELECT user_id, unit, NEW.theatre_id::text, per_run FROM judge_budgets
+            WHERE user_id = NEW.user_id AND unit = NEW.unit
+        UNION ALL
+        SELECT user_id, unit, NEW.day::text, per_day FROM judge_budgets
+            WHERE user_id = NEW.user_id AND unit = NEW.unit
+        ON CONFLICT DO NOTHING;
+    UPDATE judge_limits SET reserved = reserved + NEW.reserved
+        WHERE user_id = NEW.user_id AND unit = NEW.unit
+            AND subject IN (NEW.theatre_id::text, NEW.day::text);
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION echelon_settle_judge_call() RETURNS trigger LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF (NEW.id, NEW.theatre_id, NEW.user_id, NEW.epoch, NEW.provider, NEW.model, NEW.request_sha256,
+            NEW.unit, NEW.day, NEW.reserved, NEW.reserved_at)
+            IS DISTINCT FROM
+            (OLD.id, OLD.theatre_id, OLD.user_id, OLD.epoch, OLD.provider, OLD.model,
+            OLD.request_sha256, OLD.unit, OLD.day, OLD.reserved, OLD.reserved_at)
+            OR OLD.settled_at IS NOT NULL AND
+            ((NEW.spent, NEW.settled_as, NEW.settled_at)
+            IS DISTINCT FROM (OLD.spent, OLD.settled_as, OLD.settled_at)
+            OR NEW.answer IS NOT NULL) THEN
+        RAISE EXCEPTION 'expected call % of a judge to stay what it was, got a change', OLD.id
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    IF OLD.settled_at IS NULL AND NEW.settled_at IS NOT NULL THEN
+        UPDATE judge_budgets SET reserved = reserved - NEW.reserved, spent = spent + NEW.spent
+            WHERE user_id = NEW.user_id AND unit = NEW.unit;
+        UPDATE judge_limits SET reserved = reserved - NEW.reserved, spent = spent + NEW.spent
+            WHERE user_id = NEW.user_id AND unit = NEW.unit
+                AND subject IN (NEW.theatre_id::text, NEW.day::text);
+    END IF;
+    RETURN NEW;
+END $$;
+
 -- What is signed is what is there: the next entries without a gap, and no tree twice.
 
 CREATE FUNCTION echelon_guard_checkpoint() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -692,6 +810,12 @@ CREATE TRIGGER refuse_change BEFORE DELETE OR TRUNCATE ON theatres
     FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
 CREATE TRIGGER refuse_change BEFORE DELETE OR TRUNCATE ON debate_runs
     FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE DELETE OR TRUNCATE ON judge_calls
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER reserve_judge_call BEFORE INSERT ON judge_calls
+    FOR EACH ROW EXECUTE FUNCTION echelon_reserve_judge_call();
+CREATE TRIGGER settle_judge_call BEFORE UPDATE ON judge_calls
+    FOR EACH ROW EXECUTE FUNCTION echelon_settle_judge_call();
 CREATE TRIGGER guard_new_theatre BEFORE INSERT ON theatres
     FOR EACH ROW EXECUTE FUNCTION echelon_guard_new_theatre();
 CREATE TRIGGER guard_theatre BEFORE UPDATE ON theatres
@@ -761,7 +885,7 @@ GRANT UPDATE (used_at, used_by) ON invites TO echelon_app;
 GRANT INSERT ON api_keys, registered_constructs, idempotency_keys, datasets,
     theatre_templates, theatres, theatre_coins, theatre_audit_events, theatre_episode_scores,
     human_scores, sealed_bundles, theatre_certificates, verifications,
-    debate_runs, debate_events, debate_evaluations,
+    debate_runs, debate_events, debate_evaluations, judge_calls,
     log_queue, log_entries, log_tiles, log_checkpoints, trust_documents TO echelon_app;
 GRANT DELETE ON api_keys, idempotency_keys, datasets TO echelon_app;
 GRANT UPDATE (password_hash, token_generation) ON users TO echelon_app;
@@ -778,3 +902,5 @@ GRANT UPDATE (phase, job_id, lost_workers, records, waits_until, error_code, err
     ON verifications TO echelon_app;
 GRANT UPDATE (artefact_sha256, head_hash, events, turns, is_closed, updated_at)
     ON debate_runs TO echelon_app;
+-- Budgets are the operator's to set; what is reserved and spent of them follows from the calls.
+GRANT UPDATE (spent, settled_as, settled_at, answer) ON judge_calls TO echelon_app;

@@ -43,7 +43,7 @@ _HIGHEST = 2**31 - 1
 )
 @for_owner(KeyScope.READ, "not-found")
 async def watch_theatre(request: Request, user: CurrentUser, theatre_id: UUID) -> Response:
-    """Watch a theatre: state, progress, hitl, end. `Last-Event-ID` resumes."""
+    """Watch a theatre: state, progress, hitl, budget, end. `Last-Event-ID` resumes."""
     return await stream_theatre(request, user, theatre_id)
 
 

@@ -37,7 +37,7 @@ _ACCEPTED = 202
     responses={
         200: {
             "model": TheatreDocument,
-            "description": "Over, or waiting for people",
+            "description": "Over, or waiting for people or for its budget",
             "headers": {**LOCATION, **ETAG},
             "links": describe_links(
                 "get_theatre_certificate",
@@ -75,14 +75,19 @@ async def run_theatre(
     _turn: Admission,
     transaction: Transaction,
 ) -> Response:
-    """Run a COMMITTED theatre to its end; with `Prefer: wait=N` the answer waits for that."""
+    """Run a COMMITTED theatre to its end; with `Prefer: wait=N` the answer waits for that.
+
+    A run that is `waiting_budget` goes on as it began: nothing that was answered is asked again.
+    """
     service = get_service(request)
     view = await runs.accept_run(
         transaction,
         str(theatre_id),
         user_id=user.user_id,
         versions=versions,
-        is_certificate_run=body.is_certificate_run,
+        is_certificate_run=(
+            body.is_certificate_run if "is_certificate_run" in body.model_fields_set else None
+        ),
         ground_truth_path=body.ground_truth_path,
         answers_path=body.answers_path,
         resources=service.resources,

@@ -12,6 +12,7 @@ import click
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.cli.account_groups import invite, user
+from backend.cli.budget_group import budget
 from backend.cli.database_work import end_on_refusal, open_owned_database, run_as_operator
 from backend.database.migrations import open_database
 from backend.database.sessions import application_engine, operator_engine
@@ -98,10 +99,10 @@ def _decide(construct_ids: tuple[str, ...], decision: Decision, username: str) -
 
 @click.group(no_args_is_help=True)
 def admin() -> None:
-    """Back up, restore and re-verify what is stored; users, invites and owners."""
+    """Back up, restore and re-verify what is stored; users, invites, owners and budgets."""
 
 
-for _group in (construct, invite, user):
+for _group in (budget, construct, invite, user):
     admin.add_command(_group)
 
 

@@ -13,7 +13,9 @@ from pydantic import Field, ValidationInfo, field_validator
 from backend.schemas.base import RequestDocument, ResponseDocument
 from theatre.engine.state_machine import TheatreState
 
-RunStatus = Literal["queued", "running", "waiting_hitl", "succeeded", "failed", "cancelled"]
+RunStatus = Literal[
+    "queued", "running", "waiting_hitl", "waiting_budget", "succeeded", "failed", "cancelled"
+]
 Outcome = Literal["certified", "no_certificate", "failed", "void"]
 
 

@@ -13,6 +13,7 @@ from backend.evidence_store import EvidenceStore
 from backend.services.accepted_templates import AcceptedTemplates
 from backend.services.constructs import ConstructAccess
 from backend.services.ground_truth import GroundTruth
+from backend.services.judge_access import JudgeAccess
 from backend.services.transparency.keys import IssuerKeys
 from backend.services.verifications.repository_access import RepositoryAccess
 from backend.settings import Settings
@@ -41,6 +42,7 @@ class TheatreResources:
     schemas: SchemaRegistry
     data: GroundTruth
     constructs: ConstructAccess
+    judges: JudgeAccess
     repositories: RepositoryAccess
     accepted_templates: AcceptedTemplates
     store: EvidenceStore
@@ -82,6 +84,7 @@ class TheatreResources:
                 clock=clock,
                 modules=_listed_modules(settings),
             ),
+            judges=JudgeAccess.of(settings),
             repositories=RepositoryAccess(
                 github=settings.github_api_url,
                 token=environment.get(GITHUB_TOKEN),
@@ -110,7 +113,10 @@ class TheatreResources:
     def validate(self, document: JsonObject) -> ValidationReport:
         """Return what is wrong with a template of the API. Blocks for milliseconds."""
         return TemplateValidator(self.scorers).validate(
-            document, from_api=True, python_modules=self.constructs.modules.names
+            document,
+            from_api=True,
+            python_modules=self.constructs.modules.names,
+            judges=self.judges.providers,
         )
 
     def require_valid(self, document: JsonObject) -> ValidationReport:

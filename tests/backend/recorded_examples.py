@@ -131,6 +131,7 @@ def exchanges(template: object) -> list[Exchange]:
             body={"construct_id": "cartograph", "author": "Ada Lovelace"},
         ),
         Exchange(operation="list_constructs", path="/constructs"),
+        Exchange(operation="get_judge_budgets", path="/judge-budgets"),
         Exchange(
             operation="upload_dataset",
             method="POST",

@@ -1,4 +1,4 @@
-"""Templates that need a judge, which the service has not: refused at every door."""
+"""Templates that need a judge of a provider that the service has not: refused at every door."""
 
 from __future__ import annotations
 
@@ -91,7 +91,10 @@ def test_no_theatre_is_made_of_one_and_each_criterion_is_named(
         f"/scoring/criteria_scorers/{criterion}/scorer"
         for criterion in template["criteria"]["criteria_ids"]
     }
-    assert all("the service has none" in error["detail"] for error in reply.document["errors"])
+    assert all(
+        "providers that this service has (none; " in error["detail"]
+        for error in reply.document["errors"]
+    )
     assert database.rows("SELECT id FROM theatres") == []
 
 
@@ -110,7 +113,9 @@ def test_a_committed_one_is_not_run(ada: Client, stage: SumsStage, database: Dat
     swapped(database, path, judged(stage.template))
     reply = ada.post(f"{path}/run", b"")
     assert (reply.status, reply.slug) == (422, "programme-refused")
-    assert "runs of the service have none" in reply.document["detail"]
+    assert (
+        "expected judges of none, which this service has, got anthropic" in reply.document["detail"]
+    )
     theatre = ada.get(path).document
     assert (theatre["state"], theatre["run"], stage.calls) == ("COMMITTED", None, [])
 

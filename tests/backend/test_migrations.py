@@ -74,7 +74,7 @@ def test_a_migrated_database_is_what_the_models_say_conditions_included(
         Base.metadata.create_all(connection)
     columns, constraints, indexes = shape(database)
     assert [columns, constraints, indexes] == shape(empty_database)
-    assert len({row["table_name"] for row in columns}) == 24
+    assert len({row["table_name"] for row in columns}) == 27
 
 
 def test_a_difference_between_database_and_models_is_found(database: Database) -> None:

@@ -192,6 +192,7 @@ def test_theatres_and_runs_are_counted_from_the_rows_and_named_by_no_label(
         'theatre_runs{status="queued"}': 0,
         'theatre_runs{status="running"}': 1,
         'theatre_runs{status="waiting_hitl"}': 0,
+        'theatre_runs{status="waiting_budget"}': 0,
         'theatre_runs{status="succeeded"}': 0,
         'theatre_runs{status="failed"}': 0,
         'theatre_runs{status="cancelled"}': 0,

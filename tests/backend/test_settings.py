@@ -7,7 +7,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from backend.errors import SettingsError
 from backend.settings import MEBIBYTE, Settings
@@ -57,6 +57,11 @@ def test_with_nothing_set_the_service_keeps_everything_for_itself() -> None:
         "logins_per_minute": 600,
         "account_logins_per_minute": 60,
         "pages_per_minute": 6_000,
+        "anthropic_api_key": None,
+        "anthropic_base_url": "https://api.anthropic.com",
+        "openai_api_key": None,
+        "openai_base_url": None,
+        "judge_prices": None,
         "log_level": "info",
     }
 
@@ -83,6 +88,11 @@ def test_each_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch)
         "ISSUER": "an operator",
         "WORKER_IN_API": "false",
         "RUNS_AT_A_TIME": "5",
+        "ANTHROPIC_API_KEY": SECRET,
+        "ANTHROPIC_BASE_URL": "https://judges.example.org/",
+        "OPENAI_API_KEY": SECRET,
+        "OPENAI_BASE_URL": "http://127.0.0.1:11434/v1",
+        "JUDGE_PRICES": "/etc/echelon/prices.toml",
         "LEASE_SECONDS": "12.5",
         "DRAIN_SECONDS": "0",
         "MAX_BODY_BYTES": "2048",
@@ -136,6 +146,11 @@ def test_each_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch)
         "logins_per_minute": 10,
         "account_logins_per_minute": 5,
         "pages_per_minute": 15,
+        "anthropic_api_key": SecretStr(SECRET),
+        "anthropic_base_url": "https://judges.example.org",
+        "openai_api_key": SecretStr(SECRET),
+        "openai_base_url": "http://127.0.0.1:11434/v1",
+        "judge_prices": Path("/etc/echelon/prices.toml"),
         "log_level": "warning",
     }
 
@@ -190,3 +205,24 @@ def test_settings_do_not_change_and_do_not_show_a_password(
     with pytest.raises(ValidationError, match="frozen"):
         settings.mode = "production"  # type: ignore[misc] # the refusal is the subject
     assert SECRET not in repr(settings) + str(settings) + settings.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("variables", "wanted"),
+    [
+        ({"ECHELON_ANTHROPIC_BASE_URL": "http://judges.example.org"}, "ECHELON_ANTHROPIC_BASE_URL"),
+        (
+            {"ECHELON_OPENAI_BASE_URL": f"https://{SECRET}@judges.example.org"},
+            "ECHELON_OPENAI_BASE_URL",
+        ),
+        ({"ECHELON_OPENAI_BASE_URL": "https://judges.example.org"}, "ECHELON_OPENAI_API_KEY"),
+    ],
+)
+def test_a_judge_is_asked_where_a_key_may_be_sent_and_with_one(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], wanted: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError, match=wanted) as caught:
+        Settings.from_environment()
+    assert SECRET not in str(caught.value)

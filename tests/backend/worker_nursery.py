@@ -31,6 +31,7 @@ from backend.services.transparency.keys import open_keys
 from backend.settings import Settings
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 from theatre.engine.replay.episode import EpisodeCaller
+from theatre.providers.client import ProviderClient
 from theatre.scorers import load_scorers
 
 STATEMENTS = {
@@ -47,6 +48,7 @@ STEPS: dict[str, tuple[type[Any], str]] = {
     "seal": (EvidenceBundleBuilder, "seal"),
     "keep": (RunEvidence, "store_bundle"),
     "publish": (RunEvidence, "store_export"),
+    "judge": (ProviderClient, "call"),
 }
 """Crash points beside the database: what does each."""
 OTHER_SCORER = "other scorer "

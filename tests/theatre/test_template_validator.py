@@ -362,6 +362,9 @@ ERRORS = [
     Case("scorer-pin", {"/scorer_pins/same": "2"}, "/scorer_pins/same"),
     Case("judge-local", {f"{CHOSEN}/left": {"scorer": "told"}, "/scorer_pins/told": "1"},
          f"{CHOSEN}/left/scorer", from_api=True),
+    Case("judge-local", {f"{CHOSEN}/left": {"scorer": "told",
+         "params": {"judge": {"provider": "openai"}}}, "/scorer_pins/told": "1"},
+         f"{CHOSEN}/left/scorer", from_api=True),
     Case("scorer-pin", {"/scorer_pins": {}}, "/scorer_pins"),
     # 3, 4, 9 and 20
     Case("programme-construct-pinned", {f"{STEPS}/1/construct_id": "lens"},

@@ -8,20 +8,18 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
-from urllib.parse import urlsplit
 
 from theatre.api.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Judge
+from theatre.engine.models import Judge, judge_providers
 from theatre.engine.scoring import TheatreScoringProvider
-from theatre.judging import JudgeUnavailableError
+from theatre.engine.scoring.provider import criteria_scorers
+from theatre.judging import JudgeUnavailableError, is_loopback, origin_fault
 from theatre.judging.messages import provider_of
 from theatre.scorers import load_scorers
 
 if TYPE_CHECKING:
     from theatre.providers.client import ProviderKind
-
-_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +89,8 @@ class _Judges:
 
 def _committed_kinds(template: JsonObject) -> list[ProviderKind]:
     """Return the providers of all judges that the criteria of a template commit to."""
-    scoring = template.get("scoring")
-    scorers = scoring.get("criteria_scorers") if isinstance(scoring, dict) else None
-    found = set()
-    for entry in scorers.values() if isinstance(scorers, dict) else ():
-        params = entry.get("params") if isinstance(entry, dict) else None
-        judge = params.get("judge") if isinstance(params, dict) else None
-        found.add(judge.get("provider") if isinstance(judge, dict) else None)
+    chosen = criteria_scorers(template).values()
+    found = {kind for entry in chosen for kind in judge_providers(entry.get("params"))}
     # A judged scorer of a plug-in may name none: it was Anthropic's before there was a choice.
     return [kind for kind in PROVIDERS if kind in found] or ["anthropic"]
 
@@ -116,19 +109,17 @@ async def open_model(
 
     provider = PROVIDERS[kind]
     origin = (workspace.environment.get(provider.origin_variable) or provider.origin).rstrip("/")
-    parts = urlsplit(origin)
     key = workspace.environment.get(provider.key_variable)
-    if not key and not (kind == "openai" and parts.hostname in _LOOPBACK):
+    if not key and not (kind == "openai" and is_loopback(origin)):
         raise JudgeUnavailableError(
             f"expected an API key in {provider.key_variable} for the judge, got none; set it, or "
             "do without a model that judges"
         )
-    # The address is recorded with each answer in the evidence, so it must hold no secret.
-    tells_more = parts.username is not None or parts.query or parts.fragment
-    if tells_more or (parts.scheme != "https" and parts.hostname not in _LOOPBACK):
+    fault = origin_fault(origin)
+    if fault is not None:
         raise JudgeUnavailableError(
             f"expected an https address without name and query in {provider.origin_variable}, got "
-            f"{'more' if tells_more else parts.scheme}"
+            f"{fault}"
         )
     opened = open_model_judge(
         kind,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, Sleep, format_rfc3339
@@ -21,7 +21,6 @@ from theatre.providers.client import (
     TIMEOUT,
     TIMEOUTS,
     UNKNOWN_MODEL,
-    ProviderClient,
     ProviderKind,
     ProviderReply,
     Timeout,
@@ -41,12 +40,19 @@ _OUT_OF_ORDER: Final = frozenset({KEY_REFUSED, UNKNOWN_MODEL})
 _QUOTED = 300
 
 
+class Caller(Protocol):
+    """Makes one call of a provider, as `ProviderClient` does, or pays for each that one makes."""
+
+    async def call(self, body: JsonObject) -> ProviderReply:
+        """Send one request."""
+
+
 class ModelJudge:
     """Asks one model at a time; a `Judge` of the engine."""
 
     def __init__(
         self,
-        client: ProviderClient,
+        client: Caller,
         *,
         origin: str,
         key_variable: str,

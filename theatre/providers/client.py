@@ -45,12 +45,14 @@ class ProviderReply:
     """What came of one call: `body` where the status is 200, else the `reason` why none counts.
 
     `wait` is how long the provider asks to wait, in seconds. Of a refusal `body` has the text.
+    `sent` is false where nothing was connected: such a call cannot have cost anything.
     """
 
     status: int | None = None
     reason: str | None = None
     body: str | None = None
     wait: float | None = None
+    sent: bool = True
 
 
 class ProviderClient:
@@ -89,11 +91,11 @@ class ProviderClient:
     async def _exchange(self, method: str, path: str, body: JsonObject | None) -> ProviderReply:
         try:
             response = await self._send(method, path, body)
-        except self._errors.APITimeoutError:
-            return ProviderReply(reason=TIMEOUT)
+        except self._errors.APITimeoutError as error:
+            return ProviderReply(reason=TIMEOUT, sent=not _is_unconnected(error))
         except self._errors.APIConnectionError as error:
-            cause = error.__cause__ or error
-            return ProviderReply(reason=CONNECTION, body=self._hide(str(cause)))
+            cause, sent = error.__cause__ or error, not _is_unconnected(error)
+            return ProviderReply(reason=CONNECTION, body=self._hide(str(cause)), sent=sent)
         except self._errors.APIStatusError as error:
             return self._refused(error.response)
         if len(response.content) > self._max_bytes:
@@ -171,6 +173,10 @@ async def open_provider(
 
     async with sdk:
         yield ProviderClient(sdk, kind, max_bytes=max_bytes, hide=hide or without_key)
+
+
+def _is_unconnected(error: Exception) -> bool:
+    return isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout)
 
 
 def _seconds(text: str | None) -> float | None:

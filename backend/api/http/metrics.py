@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.database.models.theatres import OUTCOMES, RUN_STATUSES
+from backend.repositories.judge_ledger import UnitTotals, judge_totals
 from backend.repositories.theatre_runs import RunTotals, run_totals
 from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
 
@@ -67,6 +68,7 @@ class TheatreMetrics(Collector):
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._totals: Sequence[RunTotals] | None = None
+        self._paid: Sequence[UnitTotals] = ()
         self._counted_at = float("-inf")
 
     async def count(self) -> None:
@@ -78,6 +80,7 @@ class TheatreMetrics(Collector):
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS), self._engine.connect() as connection:
                 self._totals = await run_totals(connection)
+                self._paid = await judge_totals(connection)
         except (SQLAlchemyError, OSError) as error:
             _log.warning("theatres were not counted", exc_info=error)
             self._totals = None
@@ -88,6 +91,7 @@ class TheatreMetrics(Collector):
         if self._totals is not None:
             yield from _of_theatres(self._totals)
             yield from _of_runs(self._totals)
+            yield from _of_judges(self._paid)
 
     def describe(self) -> list[Metric]:
         """Return nothing: the families are known by being collected."""
@@ -152,6 +156,23 @@ def _of_runs(totals: Sequence[RunTotals]) -> Iterator[Metric]:
         ),
     ):
         yield CounterMetricFamily(name, text, value=value)
+
+
+def _of_judges(totals: Sequence[UnitTotals]) -> Iterator[Metric]:
+    reserved = GaugeMetricFamily(
+        "theatre_judge_reserved", "Reserved for calls to judges under way.", labels=["unit"]
+    )
+    spent = CounterMetricFamily("theatre_judge_spent", "Spent on judges.", labels=["unit"])
+    lost = CounterMetricFamily(
+        "theatre_judge_lost",
+        "Of what is spent, the maxima of calls that lost their worker.",
+        labels=["unit"],
+    )
+    for one in totals:
+        reserved.add_metric([one.unit], one.reserved)
+        spent.add_metric([one.unit], one.spent)
+        lost.add_metric([one.unit], one.lost)
+    yield from (reserved, spent, lost)
 
 
 def _count_family(

@@ -12,6 +12,7 @@ from backend.database.models.evidence import (
     TheatreCertificate,
     TheatreEpisodeScore,
 )
+from backend.database.models.judging import JudgeBudget, JudgeCall, JudgeLimit
 from backend.database.models.people import (
     ApiKey,
     ConstructDecision,
@@ -46,6 +47,9 @@ __all__ = [
     "HumanScore",
     "IdempotencyKey",
     "Invite",
+    "JudgeBudget",
+    "JudgeCall",
+    "JudgeLimit",
     "LogCheckpoint",
     "LogTile",
     "LoggedEntry",

@@ -32,7 +32,15 @@ from theatre.engine.state_machine import TheatreState
 
 EXECUTION_PATHS = ("replay", "market")
 OUTCOMES = ("certified", "no_certificate", "failed", "void")
-RUN_STATUSES = ("queued", "running", "waiting_hitl", "succeeded", "failed", "cancelled")
+RUN_STATUSES = (
+    "queued",
+    "running",
+    "waiting_hitl",
+    "waiting_budget",
+    "succeeded",
+    "failed",
+    "cancelled",
+)
 
 
 class TheatreTemplate(Base):

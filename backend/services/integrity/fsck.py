@@ -29,6 +29,7 @@ from backend.repositories.evidence_views import (
     uploads,
 )
 from backend.repositories.idempotency import find_referenced_datasets
+from backend.repositories.judge_ledger import find_wrong_balances
 from backend.repositories.theatres import template_row
 from backend.services.integrity.log_check import check_service_log
 from backend.services.integrity.row_check import ChainReading, Finding, Findings, RowCheck
@@ -156,6 +157,7 @@ class StoreCheck:
             }
             named |= {f"{ObjectKind.BUNDLES}/{one}" for one in await find_named_bundles(connection)}
         async with open_snapshot(self._engine) as connection:
+            await self._check_balances(connection)
             logged = await check_service_log(connection)
         self._findings += logged.findings
         store = self._resources.store
@@ -170,6 +172,14 @@ class StoreCheck:
             findings=tuple(self._findings),
             unnamed=tuple(sorted(there - named - self._objects.named)),
         )
+
+    async def _check_balances(self, connection: AsyncConnection) -> None:
+        for one in await find_wrong_balances(connection):
+            findings = Findings(f"budget {one.whose}")
+            expected = f"reserved {one.reserved} and spent {one.spent}, the sums of its calls"
+            actual = f"reserved {one.actual_reserved} and spent {one.actual_spent}"
+            findings.add("judge-balance", expected, actual)
+            self._findings += findings.all
 
     async def _check_theatre(self, connection: AsyncConnection, theatre_id: str) -> None:
         theatre = await theatre_row(connection, theatre_id)

@@ -25,6 +25,7 @@ from backend.repositories.idempotency import (
     find_referenced_datasets,
     forget,
 )
+from backend.repositories.judge_ledger import forget_answers
 from backend.repositories.theatre_runs import find_ended_runs
 from backend.services.ground_truth import GroundTruth
 from backend.services.resources import TheatreResources
@@ -89,6 +90,8 @@ class CleanUpReport(NamedTuple):
     uploads: int
     copies: int
     broken_uploads: int
+    answers: int = 0
+    """Of judges, in runs that are over: their evidence has them."""
 
 
 async def clean_up(
@@ -99,11 +102,12 @@ async def clean_up(
         requests = await forget(connection, at=at)
         keys = await delete_keys(connection, before=at - KEY_RETENTION)
         uploads = await delete_uploads(connection, before=at - UPLOAD_RETENTION)
+        answers = await forget_answers(connection)
     copies = await _remove_copies(engine, data, before=at - UPLOAD_RETENTION)
     broken = await asyncio.to_thread(
         store.remove_broken_uploads, before=at - BROKEN_UPLOAD_RETENTION
     )
-    return CleanUpReport(requests, keys, uploads, copies, broken)
+    return CleanUpReport(requests, keys, uploads, copies, broken, answers)
 
 
 @contextlib.asynccontextmanager

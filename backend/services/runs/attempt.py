@@ -16,7 +16,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingErr
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.errors import BackendError, NotReadyError
+from backend.errors import BackendError, BudgetSpentError, NotReadyError
 from backend.jobs.announcements import ChangeListener, ChangeSignal
 from backend.jobs.queue import (
     MAX_LOST_WORKERS,
@@ -31,8 +31,10 @@ from backend.services.resources import TheatreResources
 from backend.services.runs.completion import RunCompletion, failure_outcome, is_transient
 from backend.services.runs.execution import run_theatre
 from backend.services.runs.lease import RunEnd, RunMonitor
+from backend.services.runs.paid_judge import settle_lost_calls
 from backend.services.verifications.ingestion import IngestionAttempts
 from backend.settings import Settings
+from theatre.engine.clock import Clock
 from theatre.engine.errors import RunStoppedError, StateConflictError, TheatreError
 from theatre.engine.theatre import CANCELLED
 
@@ -75,6 +77,8 @@ class RunAttempts:
             await self._carry(stored, work, monitor)
         except StateConflictError:
             raise
+        except BudgetSpentError as error:
+            await self._endings.wait_for_budget(stored, error)
         except (TheatreError, BackendError) as error:
             if is_transient(error):
                 await self._postpone(stored, error)
@@ -237,12 +241,13 @@ class Upkeep:
     Tiers need no sweep: the effective tier of a certificate is computed when it is read.
     """
 
-    def __init__(self, engine: AsyncEngine, settings: Settings) -> None:
+    def __init__(self, engine: AsyncEngine, settings: Settings, clock: Clock) -> None:
         self._engine = engine
         self._lease_seconds = settings.lease_seconds
+        self._clock = clock
 
     async def rescue(self) -> None:
-        """Queue again what has lost its worker."""
+        """Queue again what has lost its worker, and settle what that left reserved."""
         async with self._engine.begin() as connection:
             lost = await rescue_lost_runs(connection, lease_seconds=self._lease_seconds)
             readings = await rescue_lost_ingestions(connection, lease_seconds=self._lease_seconds)
@@ -251,6 +256,7 @@ class Upkeep:
             _warn("run", theatre_id=theatre_id)
         for verification_id in readings:
             _warn("ingestion", verification_id=verification_id)
+        await settle_lost_calls(self._engine, self._clock)
 
 
 def _warn(what: str, **fields: str) -> None:
@@ -267,7 +273,7 @@ def workers_of(
     """Return the workers of this process, which work in their context."""
     jobs = RunJobs(engine, resources, change_listener, settings)
     ingestions = IngestionAttempts(engine, resources, settings)
-    upkeep = Upkeep(engine, settings)
+    upkeep = Upkeep(engine, settings, resources.clock)
 
     def drain() -> None:
         jobs.drain()

@@ -9,7 +9,12 @@ from datetime import timedelta
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.errors import BackendError, EvidenceStoreError, LogUnavailableError
+from backend.errors import (
+    BackendError,
+    BudgetSpentError,
+    EvidenceStoreError,
+    LogUnavailableError,
+)
 from backend.jobs.queue import end_waiting_at, queue_run
 from backend.repositories.theatre_runs import (
     StoredTheatre,
@@ -17,10 +22,11 @@ from backend.repositories.theatre_runs import (
     end_claim,
     lock_claimed,
     lock_waiting,
+    read_claim,
     read_stored_theatre,
 )
 from backend.services.resources import TheatreResources
-from backend.services.runs.execution import end_as
+from backend.services.runs.execution import WAITING_BUDGET, end_as
 from backend.services.runs.lease import RunEnd
 from theatre.engine.errors import BundleError, RlmfExportError, TheatreError
 from theatre.engine.state_machine import TheatreState
@@ -71,6 +77,24 @@ class RunCompletion:
                 await change_run(connection, stored.id, error=describe_wait(error))
                 moment = self._resources.clock() + timedelta(seconds=RETRY_SECONDS)
                 await queue_run(connection, stored.id, at=moment)
+
+    async def wait_for_budget(self, stored: StoredTheatre, error: BudgetSpentError) -> None:
+        """Leave a claimed run until its owner has it go on; what is recorded and paid stays."""
+        _log.info("run waits for its budget", extra={"fields": {"theatre_id": stored.id}})
+        async with self._engine.begin() as connection:
+            if not await lock_claimed(connection, stored.id, epoch=stored.run_epoch):
+                return
+            if (await read_claim(connection, stored.id)).cancel_requested_at is not None:
+                # Cancelled meanwhile: to be ended by a worker.
+                await queue_run(connection, stored.id)
+                return
+            await change_run(
+                connection,
+                stored.id,
+                run_status=WAITING_BUDGET,
+                error=describe_error(error),
+                updated_at=self._resources.clock(),
+            )
 
     async def end_waiting(self, theatre_id: str) -> None:
         """Queue a run that waits for people, to be checked again."""

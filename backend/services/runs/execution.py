@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from backend.services.constructs import check_all_reachable
 from backend.services.ground_truth import RehearsalData
 from backend.services.resources import TheatreResources
 from backend.services.runs.lease import RunEnd, RunMonitor
+from backend.services.runs.paid_judge import open_paid_judge
 from backend.services.sealed_bundles import fetch_bundle, pack_bundle
 from backend.services.transparency.closing import (
     close_certified,
@@ -39,6 +40,7 @@ from theatre.engine.clock import parse_rfc3339
 from theatre.engine.coin import NO_NONCE, Coin, Draws
 from theatre.engine.errors import InvalidTransitionError, StateConflictError
 from theatre.engine.evidence_bundle import bundle_name
+from theatre.engine.models import Judge
 from theatre.engine.replay import (
     DatasetSource,
     HumanReview,
@@ -48,6 +50,7 @@ from theatre.engine.replay import (
     with_reasons,
 )
 from theatre.engine.rlmf_export import RlmfExport
+from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
@@ -129,7 +132,7 @@ class RunEvidence:
 
 
 EXPORT = "rlmf_export.jsonl"
-WAITING = "waiting_hitl"
+WAITING, WAITING_BUDGET = "waiting_hitl", "waiting_budget"
 _SUSPECT_SECONDS = 0.1
 """Seconds after which a run that lost its worker must record what it has: a sign of progress."""
 _BEFORE_THE_LAST_CALL = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE})
@@ -256,7 +259,10 @@ async def open_replay(
     is_logged = theatre.state is TheatreState.COMMITTED and stored.is_certificate_run is True
     if is_logged:
         await asyncio.to_thread(resources.constructs.refuse_copies, template, resources.data)
-    async with _open_adapters(theatre, coin, stored, resources) as adapters:
+    async with (
+        _open_adapters(theatre, coin, stored, resources) as adapters,
+        _open_judge(engine, theatre, journal, stored, resources, monitor) as judge,
+    ):
         if theatre.state in _BEFORE_THE_LAST_CALL:
             if stored.answers_sha256 is None:
                 await resources.constructs.require_isolated(endpoints(template))
@@ -270,6 +276,7 @@ async def open_replay(
                 adapters=adapters,
                 authors=resources.constructs.authors(template),
                 environment=await asyncio.to_thread(resources.constructs.environment_of, template),
+                judge=judge,
                 closed=resources.constructs.closed,
                 previous_environment=await _previous_environment(engine, theatre, template),
                 invoke=monitor.guard(make_retrying_invoker(monitor.guard_sleep(asyncio.sleep))),
@@ -309,6 +316,28 @@ async def _open_adapters(
         endpoint.construct_id: canned_adapter(endpoint.construct_id, aliased, clock=resources.clock)
         for endpoint in endpoints(template)
     }
+
+
+def _open_judge(
+    engine: AsyncEngine,
+    theatre: Theatre,
+    journal: PostgresRunJournal,
+    stored: StoredTheatre,
+    resources: TheatreResources,
+    monitor: RunMonitor,
+) -> AbstractAsyncContextManager[Judge | None]:
+    """Open the operator's judges while there are calls to make; None where none is needed."""
+    provider = TheatreScoringProvider(theatre.template, resources.scorers)
+    if theatre.state not in _BEFORE_THE_LAST_CALL or not provider.needs_judge:
+        return nullcontext()
+    return open_paid_judge(
+        engine,
+        stored,
+        journal,
+        resources.judges,
+        clock=resources.clock,
+        sleep=monitor.guard_sleep(asyncio.sleep),
+    )
 
 
 async def _previous_environment(

@@ -19,11 +19,11 @@ from backend.repositories.theatre_runs import (
 from backend.repositories.theatres import TheatreView, find_uploads
 from backend.repositories.transparency_log import is_queued
 from backend.services.resources import TheatreResources
-from backend.services.runs.execution import WAITING
+from backend.services.runs.execution import WAITING, WAITING_BUDGET
 from backend.services.theatres import end_unfinished, read_theatre, require_state, require_version
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError, InvalidTransitionError, ProgrammeError
-from theatre.engine.models import read_episodes
+from theatre.engine.models import judge_providers, read_episodes
 from theatre.engine.replay.preflight import largest_episode_bytes
 from theatre.engine.scoring.provider import criteria_scorers
 from theatre.engine.state_machine import TheatreState
@@ -57,28 +57,42 @@ async def accept_run(
     *,
     user_id: str,
     versions: frozenset[int] | None,
-    is_certificate_run: bool,
+    is_certificate_run: bool | None,
     ground_truth_path: str | None = None,
     answers_path: str | None = None,
     resources: TheatreResources,
 ) -> TheatreView:
     """Queue the run of a user's theatre and return it; it must be COMMITTED and not queued before.
 
+    One that waits for its budget goes on as what it began; `is_certificate_run` is None where the
+    request does not say, which is a run for a certificate where it begins.
+
     A run that could not be begun (`failed` in COMMITTED) may be asked for again. A rehearsal may
     run on another dataset, `ground_truth_path`, named as a template names one, and with the canned
     answers of an upload, `answers_path`. Raises NotFoundError, StateConflictError,
     RequestRefusedError for a version that is not in `versions`, InvalidTransitionError,
-    ExecutionPathUnavailableError, ProgrammeError for a template that needs a judge, and
-    DatasetError where a committed dataset is not there as it was committed or the answers are none.
+    ExecutionPathUnavailableError, ProgrammeError for a template that needs a judge which the
+    service has not, and DatasetError where a committed dataset is not there as it was committed or
+    the answers are none.
     """
     stored = await lock_theatre(connection, theatre_id, user_id=user_id)
     require_version(stored, versions)
     _require_idle(stored)
+    if stored.run_status == WAITING_BUDGET:
+        _require_same(
+            stored, ground_truth_path, answers_path, is_certificate_run=is_certificate_run
+        )
+        await change_run(
+            connection, theatre_id, lost_workers=0, error=None, updated_at=resources.clock()
+        )
+        await queue_run(connection, theatre_id)
+        return await read_theatre(connection, theatre_id, user_id=user_id)
+    is_certificate_run = is_certificate_run is not False
     require_state(stored, TheatreState.COMMITTED, to="run")
     stored.value().require_in_time(resources.clock())
     document = stored.value().template
     template = product_template(document)
-    _require_no_judge(document, resources)
+    _require_judges(document, resources)
     if not is_certificate_run and await is_queued(connection, theatre_id):
         raise InvalidTransitionError(
             "cannot rehearse a theatre whose commitment is in the log: run it for its certificate, "
@@ -112,7 +126,7 @@ async def until_idle(
     seconds: float,
     stopping: asyncio.Event,
 ) -> TheatreView:
-    """Return a user's theatre once its run is over or waits for people, or after `seconds`.
+    """Return a user's theatre once its run is over or waits for someone, or after `seconds`.
 
     At once where the service is stopping.
     """
@@ -153,7 +167,7 @@ async def cancel_run(
         await end_unfinished(connection, engine, stored, resources, outcome={**CANCELLED})
         return await read_theatre(connection, theatre_id, user_id=user_id)
     await change_run(connection, theatre_id, cancel_requested_at=now, updated_at=now)
-    if is_waiting:
+    if is_waiting or stored.run_status == WAITING_BUDGET:
         # Queued once more, to be ended by a worker: the journal must have one writer.
         await queue_run(connection, theatre_id)
     return await read_theatre(connection, theatre_id, user_id=user_id)
@@ -179,15 +193,29 @@ def _require_idle(stored: StoredTheatre) -> None:
         )
 
 
-def _require_no_judge(document: JsonObject, resources: TheatreResources) -> None:
-    """Raise ProgrammeError for a template that needs a judge, which the service has not."""
-    named = {str(chosen["scorer"]) for chosen in criteria_scorers(document).values()}
-    installed = [resources.scorers[name] for name in named if name in resources.scorers]
-    if any(scorer.judgement is not None for scorer in installed):
-        raise ProgrammeError(
-            "expected scorers that ask no judge, got llm_judge or another that does: runs of the "
-            "service have none; run the template with the command line"
+def _require_same(
+    stored: StoredTheatre, *paths: str | None, is_certificate_run: bool | None
+) -> None:
+    """Raise InvalidTransitionError for a request that would make another run of it."""
+    is_other = is_certificate_run not in {None, stored.is_certificate_run}
+    if is_other or any(path is not None for path in paths):
+        raise InvalidTransitionError(
+            "expected a run that waits for its budget to go on as it began, got a request for "
+            "another: send none of its settings"
         )
+
+
+def _require_judges(document: JsonObject, resources: TheatreResources) -> None:
+    """Raise ProgrammeError for a template that needs a judge which the service has not."""
+    for chosen in criteria_scorers(document).values():
+        scorer = resources.scorers.get(str(chosen["scorer"]))
+        missing = judge_providers(chosen.get("params")).difference(resources.judges.providers)
+        if scorer is not None and scorer.judgement is not None and missing:
+            raise ProgrammeError(
+                f"expected judges of {', '.join(sorted(resources.judges.providers)) or 'none'}, "
+                f"which this service has, got {', '.join(sorted(missing))}: run the template with "
+                "the command line and a key of your own"
+            )
 
 
 def _checked_data(
@@ -230,7 +258,7 @@ def _checked_answers(
 MAX_SECONDS = 20.0
 """Seconds after which a stream ends; a client that still listens reconnects."""
 
-EventKind = Literal["state", "progress", "hitl", "end"]
+EventKind = Literal["state", "progress", "hitl", "budget", "end"]
 
 
 class TheatreEvent(NamedTuple):
@@ -262,7 +290,7 @@ async def theatre_events(
         while not stops and (left := deadline - loop.time()) > 0:
             async with engine.connect() as connection:
                 view = await read_theatre(connection, theatre_id, user_id=user_id)
-            over = view.run_status is not None and view.run_status not in (*UNFINISHED, WAITING)
+            over = view.run_status not in (None, *UNFINISHED, WAITING, WAITING_BUDGET)
             if view.version > after:
                 yield TheatreEvent(_kind(view, state), view)
                 after, state = view.version, view.state
@@ -275,4 +303,6 @@ async def theatre_events(
 def _kind(view: TheatreView, state: str | None) -> EventKind:
     if view.run_status == WAITING:
         return "hitl"
+    if view.run_status == WAITING_BUDGET:
+        return "budget"
     return "progress" if view.state == state else "state"

@@ -57,6 +57,7 @@ from theatre.engine.models.scorers import (
     ScoringCase,
     Turn,
     ask_judge,
+    judge_providers,
     replay_judgement,
     turn_of,
 )
@@ -106,6 +107,7 @@ __all__ = [
     "ask_judge",
     "freeze_json",
     "freeze_object",
+    "judge_providers",
     "members_of",
     "read_episodes",
     "read_gold_labels",

@@ -85,6 +85,14 @@ class Judge(Protocol):
         """
 
 
+def judge_providers(params: object) -> frozenset[str]:
+    """Return the providers that the judges in a scorer's parameters commit to, `judge` or many."""
+    judge = params.get("judge") if isinstance(params, dict) else None
+    judges = judge if isinstance(judge, list) else [judge]
+    named = (one.get("provider") for one in judges if isinstance(one, dict))
+    return frozenset(one for one in named if isinstance(one, str))
+
+
 ResultT = TypeVar("ResultT")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, cast
 
-from theatre.engine.models import Scorer, ScorerKind
+from theatre.engine.models import Scorer, ScorerKind, judge_providers
 from theatre.engine.oracle_contract import RECORDED_ADAPTERS
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import Finding, Rule, Subject
@@ -174,14 +174,20 @@ def _scorer_schema_usable(subject: Subject) -> Iterator[Finding]:
 
 
 def _judge_local(subject: Subject) -> Iterator[Finding]:
-    for criterion, _, scorer in _installed(subject) if subject.from_api else ():
-        if scorer.judgement is not None:
+    available = ", ".join(sorted(subject.judges)) or "none"
+    for criterion, choice, scorer in _installed(subject) if subject.from_api else ():
+        named = judge_providers(choice.params)
+        # One that names no provider could ask any.
+        missing = named.difference(subject.judges) if named else {"none"}
+        if scorer.judgement is not None and missing:
             yield (
                 json_pointer(*_SCORERS, criterion, "scorer"),
                 phrase(
-                    "expected a scorer that asks no judge, for the service has none (the command "
-                    "line has), got ",
+                    "expected a scorer that asks judges of providers that this service has "
+                    f"({available}; the command line takes your own keys), got ",
                     Quoted(scorer.name),
+                    " with ",
+                    Quoted(", ".join(sorted(missing))),
                 ),
             )
 

@@ -64,7 +64,8 @@ class Subject:
     Of a document that its schema refuses `template` is what fits. `values` has every value of the
     document with its path. `version` is the one that it is read as. `certificate_run` asks for the
     rules of a run that issues a certificate, `from_api` for those of a document that did not come
-    from the machine it will run on; `python_modules` are those that such a document may name.
+    from the machine it will run on; `python_modules` are those that such a document may name, and
+    `judges` the providers of judges.
     """
 
     document: JsonObject
@@ -76,6 +77,7 @@ class Subject:
     certificate_run: bool
     from_api: bool
     python_modules: Collection[str] = ()
+    judges: Collection[str] = ()
 
     @property
     def config(self) -> ProductTheatreConfig:

@@ -79,12 +79,14 @@ class TemplateValidator:
         certificate_run: bool = True,
         from_api: bool = False,
         python_modules: Collection[str] = (),
+        judges: Collection[str] = (),
     ) -> ValidationReport:
         """Return every violation and warning of `document`; never raises for what it holds.
 
         `certificate_run` refuses a mock adapter (else it is a warning); `from_api` refuses what
         only the machine's own user may write: absolute paths, argument lists, scorers that ask a
-        judge, and `python` adapters but of `python_modules`, which the operator lists.
+        judge but of the providers `judges`, and `python` adapters but of `python_modules`: both
+        are the operator's.
         A document of an unknown version has that one error: the rest would be guesses.
         """
         # Total: what comes in may be any JSON, whatever the type says.
@@ -108,6 +110,7 @@ class TemplateValidator:
             certificate_run=certificate_run,
             from_api=from_api,
             python_modules=python_modules,
+            judges=judges,
         )
         errors = found + _find_broken(subject, "error")
         report = _discreet if any(error.rule == _CREDENTIALS for error in errors) else _sort

@@ -12,7 +12,7 @@ if (live && live.dataset.over !== "yes" && "EventSource" in window) {
   const source = new EventSource(live.dataset.events);
   const take = (event) => {
     const theatre = JSON.parse(event.data);
-    const waits = theatre.pending_steps.length > 0;
+    const waits = theatre.pending_steps.length > 0 || theatre.run?.status === "waiting_budget";
     // The page has other parts then: outcome, rubric, progress. What it has already is not loaded again.
     if (event.type === "end" || `${waits}` !== live.dataset.waits || (theatre.run && live.dataset.runs === "no")) {
       source.close();
@@ -27,5 +27,5 @@ if (live && live.dataset.over !== "yes" && "EventSource" in window) {
     bar.max = theatre.run.total || 1;
     bar.value = theatre.run.progress;
   };
-  for (const name of ["state", "progress", "hitl", "end"]) source.addEventListener(name, take);
+  for (const name of ["state", "progress", "hitl", "budget", "end"]) source.addEventListener(name, take);
 }
