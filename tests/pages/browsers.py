@@ -36,9 +36,10 @@ ARGUMENTS = ("--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 12
 
 # What axe finds, each as one line; a whole result is a megabyte of JSON. A layout has settled
 # only when fonts have.
-_AXE = """async rules => {
+_AXE = """async ([rules, contrast]) => {
   await document.fonts.ready;
-  const run = rules.length ? {runOnly: {type: "rule", values: rules}} : {};
+  const run = rules.length ? {runOnly: {type: "rule", values: rules}}
+    : {rules: {"color-contrast": {enabled: contrast}}};
   const found = await axe.run(document, {resultTypes: ["violations"], ...run});
   return found.violations.flatMap(one => one.nodes.map(node =>
     `${one.id}: ${node.target.join(" ")}: ${node.failureSummary.replace(/\\s+/g, " ")}`));
@@ -168,12 +169,15 @@ class Window:
         """Show the page by day or by night."""
         self.page.emulate_media(color_scheme=scheme)
 
-    def violations(self, *rules: str) -> list[str]:
-        """Return what axe-core finds, by all of its rules or by those that are named."""
+    def violations(self, *rules: str, contrast: bool = True) -> list[str]:
+        """Return what axe-core finds, by all of its rules or by those that are named.
+
+        Without `contrast`, which is most of its work, colours are not looked at.
+        """
         if self.page.evaluate("typeof axe") == "undefined":
             # Not as a script element: the page's policy allows no script but its own.
             self.page.evaluate(_axe_source())
-        return list(self.page.evaluate(_AXE, list(rules)))
+        return list(self.page.evaluate(_AXE, [rules, contrast]))
 
     def wider_than_window(self) -> list[str]:
         """Return what makes the page wider than its window, if anything does."""

@@ -41,6 +41,7 @@ def test_people_sign_in_and_answer_item_by_item_with_keys_alone(
         assert [{name: one.get(name) for name in COOKIE} for one in kept] == [COOKIE] * 2
         assert window.page.evaluate("document.cookie") == ""
         assert looked_at(window, f"{stage.origin}{path}") == []
+        assert window.violations(contrast=False) == []
         rubric = window.page.locator("main").text_content() or ""
         assert HOSTILE[1] in rubric
         legend = window.page.locator("#main fieldset").first.locator("label").all_text_contents()

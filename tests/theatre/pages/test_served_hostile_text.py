@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from copy import deepcopy
 from html.parser import HTMLParser
 from typing import Any
 
@@ -17,6 +20,8 @@ HOSTILE = (
     "nul\0",
     "{{ 7*7 }}</textarea></pre>",
 )
+PLAIN = "planted-text"
+CERTIFICATE = "018f0000-0000-7000-8000-00000000dead"
 RUN = {"commitments": 1, "certified": 1, "void": {}, "open": 0, "overdue": 0}
 
 
@@ -32,10 +37,10 @@ class Elements(HTMLParser):
         self.seen.append((tag, tuple(name for name, _ in attrs)))
 
 
-def pages(text: str) -> dict[str, str]:
-    """Return each page with `text` wherever others may have written it."""
+def given(text: str) -> dict[str, Any]:
+    """Return what each page is rendered from, with `text` wherever others may have written it."""
     one: dict[str, Any] = {
-        "certificate_id": "018f0000-0000-7000-8000-00000000dead",
+        "certificate_id": CERTIFICATE,
         "issued_at": "2026-11-23T00:00:00Z",
         "template_id": text,
         "construct_id": text,
@@ -76,33 +81,97 @@ def pages(text: str) -> dict[str, str]:
         "items": [{"episode_id": text, "input_data": {text: text}, "answers": {text: {"a": text}}}],
     }
     members = {"construct_id": text, "commitment_hash": text, "close_by": text}
+    theatre = {"user": text, "rating": rating, "comments": text, "values": text, "errors": [text]}
+    log = [{"index": 0, "type": "commitment/v1", "members": members, "certificate_id": None}]
     return {
-        "home": served.home_page(
-            {"certificates": [one], "total": 1, "next_cursor": text}, search=text
-        ),
-        "construct": served.construct_page(
-            record, {**routing, "certificate_id": None}, [one, one], {one["certificate_id"]: (0, 1)}
-        ),
-        "template": served.template_page(document),
-        "log": served.log_page(
-            [{"index": 0, "type": "commitment/v1", "members": members, "certificate_id": None}],
-            size=1,
-            older=None,
-        ),
-        "theatre": served.theatre_page(
-            "018f0000-0000-7000-8000-00000000dead",
-            user=text,
-            tokens={"sign-out": "ab", "scores": "ab"},
-            rating=served.rubric_form(rating, {"comment.0": text, "value.0": text}, [text]),
-        ),
-        "sign-in": served.sign_in_page("id", token="ab", error=text, username=text),  # noqa: S106
+        "home": {"certificates": [one], "total": 1, "next_cursor": text, "search": text},
+        "construct": {"record": record, "routing": routing, "certificates": [one, {**one}]},
+        "template": document,
+        "log": {"entries": log},
+        "theatre": theatre,
+        "sign-in": {"error": text, "username": text},
     }
+
+
+def rendered(name: str, told: Any) -> str:  # noqa: ANN401 - any JSON
+    """Return a page from what `given` has of it."""
+    match name:
+        case "home":
+            return served.home_page(told, search=told["search"])
+        case "construct":
+            routing = {**told["routing"], "certificate_id": None}
+            intervals = {CERTIFICATE: (0.0, 1.0)}
+            return served.construct_page(told["record"], routing, told["certificates"], intervals)
+        case "template":
+            return served.template_page(told)
+        case "log":
+            return served.log_page(told["entries"], size=1, older=None)
+        case "theatre":
+            answers = {"comment.0": told["comments"], "value.0": told["values"]}
+            return served.theatre_page(
+                CERTIFICATE,
+                user=told["user"],
+                tokens={"sign-out": "ab", "scores": "ab"},
+                rating=served.rubric_form(told["rating"], answers, told["errors"]),
+            )
+    return served.sign_in_page("id", token="ab", **told)  # noqa: S106 - of a form
+
+
+def fields(told: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:  # noqa: ANN401 - any JSON
+    """Yield the path of each text that is the planted one."""
+    if told == PLAIN:
+        yield path
+    elif isinstance(told, dict | list):
+        for name, one in told.items() if isinstance(told, dict) else enumerate(told):
+            yield from fields(one, (*path, name))
+
+
+def with_field(told: Any, path: tuple[str | int, ...], text: str | None) -> Any:  # noqa: ANN401 - any JSON
+    """Return a copy with another value in one place."""
+    changed = holder = deepcopy(told)
+    for name in path[:-1]:
+        holder = holder[name]
+    holder[path[-1]] = text
+    return changed
+
+
+FIELDS = [(page, path) for page, told in given(PLAIN).items() for path in fields(told)]
+
+
+@pytest.mark.parametrize(
+    ("page", "path"), FIELDS, ids=["/".join(map(str, (page, *path))) for page, path in FIELDS]
+)
+def test_a_hostile_value_in_one_field_alone_is_text(page: str, path: tuple[str | int, ...]) -> None:
+    told = given(PLAIN)[page]
+    expected = tags_of(rendered(page, with_field(told, path, "harmless")))
+    for text in (*HOSTILE, None):
+        html = rendered(page, with_field(told, path, text))
+        assert text is None or tags_of(html) == expected, text
+        assert not {"\u202e", "\0"} & set(html)
+        assert len(html) < 30_000
+
+
+def test_every_field_that_can_be_written_is_tried() -> None:
+    # Names are not replaced one by one: the next test has them all.
+    assert Counter(page for page, _ in FIELDS) == {
+        "home": 6,
+        "construct": 12,
+        "template": 10,
+        "log": 3,
+        "theatre": 10,
+        "sign-in": 2,
+    }
+
+
+def tags_of(page: str) -> list[str]:
+    return [tag for tag, _ in Elements(page).seen if tag not in {"span", "bdi"}]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_what_others_wrote_adds_no_element(text: str) -> None:
-    harmless = pages("harmless")
-    for name, page in pages(text).items():
+    harmless = {name: rendered(name, told) for name, told in given("harmless").items()}
+    for name, told in given(text).items():
+        page = rendered(name, told)
         assert Elements(page).seen.count(("script", ("src", "defer"))) == 1
         tags = [tag for tag, _ in Elements(page).seen if tag != "span"]
         expected = [tag for tag, _ in Elements(harmless[name]).seen if tag != "span"]
