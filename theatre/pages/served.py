@@ -90,7 +90,7 @@ def version_charts(certificates: Sequence[Document], intervals: Intervals) -> li
 def _version_chart(template: str, dated: Sequence[Document], intervals: Intervals) -> str:
     """Return composite scores with intervals by the moment of issue, a mark for each version."""
     moments = [parse_rfc3339(one["issued_at"]) for one in dated]
-    room = max((moments[-1] - moments[0]) / 20, timedelta(minutes=1))
+    room = (moments[-1] - moments[0]) / 20 or timedelta(minutes=1)
     first, last = moments[0] - room, moments[-1] + room
     panel = svg.Panel(60, 40, _CHART_WIDTH - 110, 190, across=(first.timestamp(), last.timestamp()))
     versions = list(dict.fromkeys(one["construct_version"] for one in dated))[-_MOST_VERSIONS:]
@@ -124,7 +124,7 @@ def _version_chart(template: str, dated: Sequence[Document], intervals: Interval
 
 def _days(first: datetime, last: datetime) -> svg.Ticks:
     """Return a few moments from first to last; with the time of day where days do not part them."""
-    form = "%Y-%m-%d" if last - first > timedelta(days=_TICKS) else "%Y-%m-%d\n%H:%M"
+    form = "%Y-%m-%d" if last - first > timedelta(days=_TICKS) else "%Y-%m-%d\n%H:%M:%S"
     places = range(_TICKS) if last > first else range(1)
     moments = [first + (last - first) * place / (_TICKS - 1) for place in places]
     return [(one.timestamp(), one.strftime(form)) for one in moments]

@@ -51,6 +51,14 @@ def test_scores_stand_at_their_moment_with_their_intervals() -> None:
     assert {"2026-11-01", "2026-11-21", f"version {'a' * 12}…"} <= set(words)
 
 
+def test_runs_of_one_minute_stand_as_far_apart_as_those_of_a_year() -> None:
+    each = [certificate(1, issued_at=f"2026-11-01T12:00:{two}.000000Z") for two in ("09", "00")]
+    (chart,) = version_charts(each, {})
+    _, first, last = sorted(drawn(chart)[0])
+    assert last - first > 500
+    assert {"12:00:00", "12:00:03", "12:00:06", "12:00:09"} <= set(drawn(chart)[2])
+
+
 def test_scores_of_two_templates_stand_on_no_common_chart() -> None:
     dated = [
         certificate(4, template_id="other_v1"),
