@@ -207,12 +207,6 @@ def reserving(template: Any, member: str, **reserved: object) -> None:  # noqa: 
             "repeats of single calls alone",
         ),
         (
-            lambda t: reserving(
-                t, "scoring", qualifications={"addition": {"dataset": "sums", "minimum": 1}}
-            ),
-            "what 2.2.0 reserves",
-        ),
-        (
             lambda t: reserving(t, "product_theatre_config", adapter_type="openai"),
             "pinned by the hash of what it is asked",
         ),

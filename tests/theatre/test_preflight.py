@@ -87,21 +87,6 @@ def test_a_2_2_0_template_runs_and_its_bundle_is_checked(tmp_path: Path) -> None
     assert checked(finished.bundle).failed == ()
 
 
-@pytest.mark.parametrize(
-    ("pointer", "value", "name"),
-    [
-        ("/scoring/qualifications", {"colour": {"dataset": "truth", "minimum": 0.8}},
-         "scoring.qualifications"),
-    ],
-)  # fmt: skip
-def test_what_2_2_0_reserves_is_refused_before_the_first_call(
-    tmp_path: Path, pointer: str, value: JsonValue, name: str
-) -> None:
-    stage = pilot_stage(tmp_path, episodes(2), changes={"/schema_version": "2.2.0", pointer: value})
-    assert TemplateValidator(load_scorers()).validate(stage.template).errors == ()
-    assert refusal(stage, ProgrammeError).startswith(f"this version cannot run {name}: reserved")
-
-
 CALL = f"{STEPS}/0"
 
 

@@ -320,6 +320,17 @@ def other_endpoint(adapter_type: str, endpoint: str) -> Edits:
 
 
 # fmt: off
+WORDS_DECIDE: Edits = {f"{CHOSEN}/left/scorer": "words", "/scorer_pins/words": "1"}
+MEASURED: Edits = {
+    f"{PRODUCT}/dataset_paths": {"measured": "m.sigstore.json"},
+    "/dataset_hashes/measured": SHA,
+}
+
+
+def relying(criterion: str, dataset: str) -> Edits:
+    return {"/scoring/qualifications": {criterion: {"dataset": dataset, "sha256": SHA}}}
+
+
 ERRORS = [
     # 1, 2, 13 and the reserved id
     Case("weights-within-criteria", {f"{WEIGHTS}/up": 0.0}, f"{WEIGHTS}/up"),
@@ -335,12 +346,21 @@ ERRORS = [
          "/scoring/calibration_criterion"),
     Case("qualification-known",
          {"/schema_version": "2.2.0",
-          "/scoring/qualifications": {"left": {"dataset": "elsewhere", "minimum": 0.5}}},
+          **WORDS_DECIDE, **relying("left", "elsewhere")},
          "/scoring/qualifications/left/dataset"),
     Case("repeats-fit",
          {"/schema_version": "2.2.0",
           "/execution_policy": {"repeats": 2, "deterministic_sample": 1}},
          "/execution_policy/repeats"),
+    Case("qualification-known",
+         {"/schema_version": "2.2.0", **MEASURED, **relying("left", "measured")},
+         "/scoring/qualifications/left"),
+    Case("qualification-known",
+         {"/schema_version": "2.2.0", **MEASURED, **relying("up", "measured")},
+         "/scoring/qualifications/up"),
+    Case("qualification-local",
+         {"/schema_version": "2.2.0", **MEASURED, **WORDS_DECIDE, **relying("left", "measured")},
+         "/scoring/qualifications", from_api=True),
     # 17
     Case("criteria-scored", {f"{CHOSEN}/left": DROP}, CHOSEN),
     Case("criteria-scored", {"/scoring": {}, WEIGHTS: {"left": 1}, IDS: ["left"]}, "/scoring"),
@@ -360,7 +380,8 @@ ERRORS = [
                              "params": {"schema": {"$ref": "https://example.com/"}}},
           "/scorer_pins/json_schema": "1"}, f"{CHOSEN}/left/params/schema/$ref"),
     Case("scorer-pin", {"/scorer_pins/same": "2"}, "/scorer_pins/same"),
-    Case("judge-local", {f"{CHOSEN}/left": {"scorer": "told"}, "/scorer_pins/told": "1"},
+    Case("judge-local", {f"{CHOSEN}/left": {"scorer": "told"}, "/scorer_pins/told": "1",
+                         WEIGHTS: {"left": 0, "right": 1}},
          f"{CHOSEN}/left/scorer", from_api=True),
     Case("judge-local", {f"{CHOSEN}/left": {"scorer": "told",
          "params": {"judge": {"provider": "openai"}}}, "/scorer_pins/told": "1"},
@@ -574,7 +595,6 @@ ERRORS = [
     Case("mock-adapter-refused", other_endpoint("mock", "x"), f"{OTHER_ENDPOINT}/adapter_type"),
 ]
 
-WORDS_DECIDE: Edits = {f"{CHOSEN}/left/scorer": "words", "/scorer_pins/words": "1"}
 WARNINGS = [
     Case("criteria-id-length", renamed("left", "a" * 33), "/criteria/criteria_ids/0"),
     Case("scorer-pins-missing", {"/scorer_pins": DROP}, ""),

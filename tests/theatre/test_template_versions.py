@@ -17,7 +17,7 @@ import rfc8785
 from theatre.engine.bundle_check.arithmetic import undeclared
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256, parse_object
 from theatre.engine.commitment import CommitmentProtocol, close_by
-from theatre.engine.errors import ExecutionPathUnavailableError, ProgrammeError
+from theatre.engine.errors import ExecutionPathUnavailableError
 from theatre.engine.oracle_contract import pinned_version
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.template_validator import TemplateValidator, ValidationReport, Violation
@@ -382,16 +382,10 @@ def test_the_rules_that_guard_the_hash_hold_for_1_0_0_too(
 
 POLICY = "/execution_policy"
 DATASET = "cartograph_grid_reference"
-QUALIFIED: JsonObject = {"hex_grid_accuracy": {"dataset": DATASET, "minimum": 0.8}}
 
 
 def reached(kind: str, place: str) -> dict[str, object]:
     return {f"{PRODUCT}/adapter_type": kind, f"{PRODUCT}/adapter_endpoint": place}
-
-
-RESERVED: list[tuple[dict[str, object], str]] = [
-    ({"/scoring/qualifications": QUALIFIED}, "scoring.qualifications"),
-]
 
 
 def newest(edits: dict[str, object] | None = None) -> JsonObject:
@@ -425,22 +419,6 @@ def test_a_limit_where_no_version_has_one_limits_nothing() -> None:
     assert close_by(document, COMMITTED_AT) == datetime(2026, 12, 23, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(("edits", "name"), RESERVED, ids=[name for _, name in RESERVED])
-def test_what_2_2_0_reserves_is_validated_and_committed_and_not_run(
-    edits: dict[str, object], name: str
-) -> None:
-    document = newest(edits)
-    assert VALIDATOR.validate(document).errors == ()
-    assert CommitmentProtocol.hash_template(document) == recomputed(document)
-    with pytest.raises(ProgrammeError) as caught:
-        product_template(document)
-    assert caught.value.code == "programme-refused"
-    assert str(caught.value) == (
-        f"this version cannot run {name}: reserved in 2.2.0, to be validated, hashed and "
-        "committed; leave it out to run the template"
-    )
-
-
 @pytest.mark.parametrize("repeats", [1, 3, 20])
 def test_an_episode_can_be_asked_up_to_twenty_times(repeats: int) -> None:
     document = newest({f"{POLICY}/repeats": repeats})
@@ -469,8 +447,6 @@ def test_an_open_member_of_2_1_0_that_has_a_reserved_name_means_nothing() -> Non
          "exclusiveMinimum"),
         ({f"{POLICY}/budget": {"calls": 1}}, f"{POLICY}/budget/calls", "additionalProperties"),
         ({"/scoring/qualifications": {}}, "/scoring/qualifications", "minProperties"),
-        ({"/scoring/qualifications": {"hex_grid_accuracy": {"dataset": DATASET}}},
-         "/scoring/qualifications/hex_grid_accuracy", "required"),
         ({f"{PRODUCT}/adapter_type": "grpc"}, f"{PRODUCT}/adapter_type", "enum"),
     ],
 )  # fmt: skip
@@ -483,10 +459,6 @@ def test_the_schema_of_2_2_0_names_what_does_not_fit(
 @pytest.mark.parametrize(
     ("edits", "pointer", "rule"),
     [
-        ({"/scoring/qualifications": {"taste": {"dataset": DATASET, "minimum": 1}}},
-         "/scoring/qualifications/taste", "qualification-known"),
-        ({"/scoring/qualifications": {"hex_grid_accuracy": {"dataset": "x", "minimum": 1}}},
-         "/scoring/qualifications/hex_grid_accuracy/dataset", "qualification-known"),
         (reached("http", "https://a.example/?b"), f"{PRODUCT}/adapter_endpoint", "endpoint-form"),
         (reached("command", "./agent"), f"{PRODUCT}/adapter_endpoint", "endpoint-form"),
     ],

@@ -23,8 +23,8 @@ from tests.theatre.forged_bundle import (
 )
 from tests.theatre.runs import LATE, Finished, ScriptedAdapter, episodes, pilot_stage
 from theatre.engine.bundle_check import CheckReport
-from theatre.engine.bundle_check.arithmetic import Plan
 from theatre.engine.bundle_check.check import check_bundle
+from theatre.engine.bundle_check.measures import unqualified_measures
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.clock import parse_rfc3339
@@ -93,7 +93,7 @@ def test_a_criterion_that_words_decide_caps_the_tier_and_its_score_stands(
     assert (certificate["verification_tier"], certificate["caps"]) == ("UNVERIFIED", [CAP])
     assert certificate["scores"] == {"colour": 1, "recall": 1}
     facts = cast("JsonObject", tier["facts"])
-    assert facts["unqualified_measures"] == {"colour": "contains_terms"}
+    assert facts["unqualified_measures"] == {"colour": "contains_terms is textual"}
     unmet = cast("list[JsonObject]", cast("JsonObject", tier["assessment"])["unmet"])
     assert unmet[0] == {"code": CAP, "seen": "contains_terms is textual", "tier": "BACKTESTED"}
     assert document(shipped, RECEIPT)["scorer_kinds"] == {
@@ -107,8 +107,7 @@ def test_two_shipped_templates_fall_by_it_and_the_page_names_them() -> None:
     fallen = {}
     for path in sorted(TEMPLATES.glob("product_*_v1.json")):
         document = parse_object(path.read_bytes())
-        plan = Plan(document)
-        fallen[path.stem] = set(plan.unqualified_measures(dict.fromkeys(plan.scorers.values(), "")))
+        fallen[path.stem] = set(unqualified_measures(document, {}, {}, {}))
     by_words = {"schema_conformance", "crit_gamma", "crit_theta", "trace_consistency", "t3_rung"}
     assert {name: ids for name, ids in fallen.items() if ids} == {
         "product_debate_herd_v1": by_words,

@@ -221,10 +221,10 @@ BACKTESTED_LOST: list[tuple[dict[str, object], list[str]]] = [
         ["unscored-answers:accuracy: 1"],
     ),
     (
-        {"unqualified_measures": {"style": "contains_terms", "accuracy": "lexical_recall"}},
+        {"unqualified_measures": {"style": "s is textual", "accuracy": "a is judged"}},
         [
-            "measure-unqualified:accuracy: lexical_recall is textual",
-            "measure-unqualified:style: contains_terms is textual",
+            "measure-unqualified:accuracy: a is judged",
+            "measure-unqualified:style: s is textual",
         ],
     ),
     ({"missing_pins": ("scorer_version",)}, ["pin-missing:scorer_version: absent"]),

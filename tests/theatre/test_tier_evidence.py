@@ -11,7 +11,8 @@ from typing import cast
 import pytest
 
 from tests.theatre.runs import COIN, ISOLATED, PILOT, TEMPLATE, VERSION, with_changes
-from theatre.engine.bundle_check.arithmetic import SCORER_KINDS, Document, Plan, kinds_of
+from theatre.engine.bundle_check.arithmetic import SCORER_KINDS, Document, kinds_of
+from theatre.engine.bundle_check.measures import unqualified_measures
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.oracle_contract import Isolation
@@ -183,14 +184,14 @@ def people_decide(share: float) -> JsonObject:
 
 
 TEXTUAL = {"exact_match": "textual"}
-UNQUALIFIED = {"colour": "exact_match"}
+UNQUALIFIED = {"colour": "exact_match is textual"}
 
 
 @pytest.mark.parametrize(
     ("changes", "kinds", "unqualified"),
     [
         ({}, {}, {}),
-        ({}, {"exact_match": "judged"}, {}),
+        ({}, {"exact_match": "judged"}, {"colour": "exact_match is judged"}),
         ({}, TEXTUAL, UNQUALIFIED),
         ({}, {"exact_match": "opinion"}, UNQUALIFIED),
         ({"/criteria/weights": {"colour": 1e-9, "recall": 1 - 1e-9}}, TEXTUAL, UNQUALIFIED),
@@ -207,13 +208,14 @@ def test_a_criterion_with_a_weight_that_words_alone_decide_is_a_fact(
         receipt(changes, kinds), AGGREGATE, noted(record()), AUDIT, bundle_complete=True
     )
     assert facts.unqualified_measures == unqualified
-    plan = Plan(cast("Document", receipt(changes).template_snapshot))
+    template = cast("Document", receipt(changes).template_snapshot)
     stated = KINDS | kinds
     # The check's own arithmetic goes by the name of a shipped scorer, whatever is stated.
-    assert plan.unqualified_measures(stated) == {}
-    plan.scorers["colour"], stated["mine"] = "mine", stated["exact_match"]
-    as_told = plan.unqualified_measures(stated)
-    assert as_told == dict.fromkeys(unqualified, "mine")
+    assert unqualified_measures(template, stated, {}, {}) == {}
+    chosen = {"colour": {"scorer": "mine"}, "recall": {"scorer": "numeric_tolerance"}}
+    renamed = {**template, "scoring": {**template["scoring"], "criteria_scorers": chosen}}
+    found = unqualified_measures(renamed, stated | {"mine": stated["exact_match"]}, {}, {})
+    assert found == {name: why.replace("exact_match", "mine") for name, why in unqualified.items()}
 
 
 def test_the_kinds_of_shipped_scorers_are_those_of_the_checks_own_table() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from theatre.api.bundle_proofs import Reader, add_proof_checks
 from theatre.api.errors import UsageError
 from theatre.api.named_files import read_file
+from theatre.api.qualifications import add_qualification_check
 from theatre.engine.bundle_check import Check, CheckReport, CheckStatus
 from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import sha256_hex
@@ -53,6 +54,7 @@ def check_folder(
         runners=load_episode_runners(),
         now=now,
     )
+    report = add_qualification_check(report, bundle, reader, load_scorers())
     return add_proof_checks(report, bundle, reader, online=online, now=now)
 
 

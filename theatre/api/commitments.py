@@ -14,6 +14,7 @@ from typing import Final, cast
 from uuid import uuid4
 
 from theatre.api.event_loop import complete
+from theatre.api.qualifications import qualification_faults
 from theatre.api.template_files import (
     ValidTemplate,
     require_runnable,
@@ -23,7 +24,7 @@ from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.clock import Clock, SteadyClock
 from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.engine.commitment import CommitmentProtocol
-from theatre.engine.errors import NotReproducibleError
+from theatre.engine.errors import NotReproducibleError, QualificationError
 from theatre.engine.replay.trail import read_run_nonce
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
@@ -93,11 +94,15 @@ async def commit_template(
 ) -> Theatre:
     """Verify the datasets, create the theatre and commit it.
 
-    Raises DatasetError for ground truth that is missing, changed or not in the episode format.
+    Raises DatasetError for ground truth that is missing, changed or not in the episode format, and
+    QualificationError for a qualification that is not one of a criterion's measure.
     Nothing is created unless the commitment can be made.
     """
     if isinstance(template.view, ProductTheatreTemplate):
-        verify_datasets(template.view, workspace.datasets_for(template_folder))
+        roots = workspace.datasets_for(template_folder)
+        verify_datasets(template.view, roots)
+        for fault in qualification_faults(template.document, template.view, roots):
+            raise QualificationError(f"{fault.pointer}: {fault.detail}")
     return await _commit(
         template,
         Coin(secrets.token_bytes(COIN_BYTES)),

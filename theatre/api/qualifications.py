@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +13,7 @@ from typing import Any, cast
 from theatre.api.bundle_proofs import Reader
 from theatre.api.named_files import read_file
 from theatre.engine.bundle_check import Check, CheckReport, CheckStatus
+from theatre.engine.bundle_check.folder import TEMPLATE
 from theatre.engine.bundle_check.report import DefectError, printable, require_same
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -22,9 +25,14 @@ from theatre.engine.canonical_json import (
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import NotFoundError, QualificationError, TheatreError
 from theatre.engine.models import Scorer
+from theatre.engine.schema_registry import SchemaViolation, json_pointer, resource_root
+from theatre.engine.scoring.measure_policy import Qualification, named_qualifications
 from theatre.engine.scoring.qualification import counted_again
+from theatre.engine.templates import ProductTheatreTemplate
+from theatre.files.datasets import DatasetRoots
 from theatre.files.durable import replace_durably
 from theatre.files.trust_home import TrustHome, trust_folder
+from theatre.scorers import load_scorers
 from theatre.transparency.statements import (
     SignedStatement,
     named_key,
@@ -33,6 +41,9 @@ from theatre.transparency.statements import (
 )
 from theatre.verification.labelled_claims import LabelledClaims, read_labelled, score_claims
 
+_JUDGED_AGAIN = "second_pass_"
+_SHIPPED_SET = Path("fixtures", "labelled", "changes")
+
 
 def read_labelled_files(paths: Iterable[Path]) -> LabelledClaims:
     """Return the set in files, or in the `.jsonl` files of folders; NotFoundError for none."""
@@ -40,6 +51,8 @@ def read_labelled_files(paths: Iterable[Path]) -> LabelledClaims:
         file
         for path in paths
         for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])
+        # How others labelled the same claims is no part of the set.
+        if not (path.is_dir() and file.name.startswith(_JUDGED_AGAIN))
     ]
     return read_labelled(read_file(file, what="labelled claims") for file in files)
 
@@ -190,6 +203,10 @@ def _signer(path: Path, document: JsonObject, reader: Reader | None) -> tuple[st
         data = read_file(statement_path(path), what="a signature")
     except NotFoundError as error:
         return str(error), None
+    return _signer_of(data, document, reader)
+
+
+def _signer_of(data: bytes, document: JsonObject, reader: Reader | None) -> tuple[str, str | None]:
     if reader is None:
         trust = TrustHome(trust_folder(os.environ)).read()
         if trust is None or named_key(data) not in {key.kid for key in trust.issuer_keys()}:
@@ -204,3 +221,99 @@ def _signer(path: Path, document: JsonObject, reader: Reader | None) -> tuple[st
     key = next(one for one in trust.keys if one.key.kid == signed.kid)
     key.check_entry(at=at, index=None)
     return f"{words}: {signed.kid}", words
+
+
+# A template that relies on qualifications, and a bundle of its run.
+
+
+def qualification_faults(
+    document: JsonObject, view: ProductTheatreTemplate, datasets: DatasetRoots
+) -> Iterator[SchemaViolation]:
+    """Yield what keeps the qualifications that a template names from being relied on here.
+
+    A file that is none, or is about another measure; one that none of the user's own keys signed;
+    and scores that the measure, where it is pure, does not give.
+    """
+    scorers = load_scorers()
+    choices = view.scoring.criteria_scorers
+    paths = view.product_theatre_config.dataset_paths
+    for criterion, (name, sha256) in named_qualifications(document).items():
+        pointer = json_pointer("scoring", "qualifications", criterion)
+        try:
+            with contextlib.closing(
+                datasets.open(paths[name], sha256=view.dataset_hashes[name])
+            ) as file:
+                (data,) = file.lines()
+            qualification = Qualification.read([data], sha256=sha256)
+            choice = choices[criterion]
+            version = scorers[choice.scorer].version
+            fault = qualification.misfit(choice.scorer, version, choice.params)
+            if fault is not None:
+                raise QualificationError(f"expected one of {choice.scorer}@{version}, got: {fault}")
+            _require_vouched(data + b"\n", qualification.document, scorers)
+        except (ValueError, TheatreError) as error:
+            yield SchemaViolation(
+                pointer=pointer, rule="qualification-fits", detail=f"the qualification: {error}"
+            )
+
+
+def _require_vouched(data: bytes, document: JsonObject, scorers: Mapping[str, Scorer]) -> None:
+    """Raise QualificationError unless one of the user's own keys signed what can be repeated."""
+    _, words = _signer_of(data, document, None)
+    if words is None:
+        raise QualificationError(
+            f"expected a signature by a key of yours, got one by {named_key(data)}: make it with "
+            "`echelon qualify`"
+        )
+    if _is_measured(document, scorers) is False:
+        raise QualificationError("expected the scores that the measure gives, got others")
+
+
+def _is_measured(document: JsonObject, scorers: Mapping[str, Scorer]) -> bool | None:
+    """Return whether a pure measure gives these scores on the shipped set; None if unknown."""
+    measure = cast("dict[str, Any]", document["measure"])
+    scorer = scorers.get(measure["scorer"])
+    folder = resource_root() / _SHIPPED_SET
+    said = cast("JsonObject", document["labelled_set"])["texts_sha256"]
+    if scorer is None or scorer.version != measure["version"] or scorer.judgement is not None:
+        return None
+    labelled = read_labelled_files([folder]) if folder.is_dir() else None
+    if labelled is None or labelled.texts_sha256 != said:
+        return None
+    made = score_claims(labelled, scorer, measure["params"])
+    return [row.as_document() for row in made] == document["rows"]
+
+
+def add_qualification_check(
+    report: CheckReport, bundle: Path, reader: Reader | None, scorers: Mapping[str, Scorer]
+) -> CheckReport:
+    """Return the report with a line on who signed what the measures of a run rest on.
+
+    Without one where the template names none, or where the bundle does not hold.
+    """
+    if report.failed or not (bundle / TEMPLATE).is_file():
+        return report
+    template = parse_object((bundle / TEMPLATE).read_bytes())
+    found, status = [], CheckStatus.PASS
+    for criterion, (name, sha256) in sorted(named_qualifications(template).items()):
+        data = read_file(bundle / "ground_truth" / f"{name}.jsonl", what="a qualification")
+        try:
+            qualification = Qualification.read(data.splitlines(), sha256=sha256)
+            text, words = _signer_of(data, qualification.document, reader)
+            if _is_measured(qualification.document, scorers) is False:
+                raise QualificationError("expected the scores that the measure gives, got others")
+        except TheatreError as error:
+            text, status = str(error), CheckStatus.FAIL
+        else:
+            if words is None and status is CheckStatus.PASS:
+                status = CheckStatus.UNANCHORED
+        found.append(f"{criterion}: {text}")
+    if not found:
+        return report
+    line = Check(
+        id="qualifications",
+        status=status,
+        expected="qualifications signed by a key that the reader trusts, measured again if pure",
+        actual=printable("; ".join(found)),
+    )
+    return replace(report, checks=(*report.checks, line))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from theatre.api.draft_files import resolve_file
+from theatre.api.qualifications import qualification_faults
 from theatre.api.results import Validation
 from theatre.api.template_files import Written, validate_template
 from theatre.api.workspace import Workspace
@@ -42,6 +43,9 @@ def validate_written(
             evidence, found = _look_at_files(document, report.view, path.parent, workspace)
             # Of a draft they stand between it and its template; a template may be run elsewhere.
             (errors if written.is_draft else warnings).extend(found)
+            if isinstance(report.view, ProductTheatreTemplate) and not found:
+                roots = workspace.datasets_for(path.parent)
+                errors += qualification_faults(document, report.view, roots)
     return Validation(errors=tuple(errors), warnings=tuple(warnings), evidence=evidence)
 
 

@@ -220,6 +220,8 @@ class CertifiedEvidence:
     baselines: JsonObject
     episode_root: str
     findings: Iterable[str] = ()
+    qualification: JsonObject | None = None
+    corrected_scores: JsonObject | None = None
     issuer: str
     moment: str
 
@@ -266,6 +268,8 @@ def issue_certificate(
             "data_audit": evidence.data_audit,
             "baselines": evidence.baselines,
             "repeats": certified_repeats(aggregate),
+            "qualification": evidence.qualification,
+            "corrected_scores": evidence.corrected_scores,
             "usage": evidence.usage,
             "commitment_hash": receipt.commitment_hash,
             "coin_sha256": receipt.coin_sha256,

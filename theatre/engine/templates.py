@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic_core import PydanticUseDefault
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.errors import ExecutionPathUnavailableError, ProgrammeError
+from theatre.engine.errors import ExecutionPathUnavailableError
 from theatre.engine.models import ExecutionPath, TheatreCriteria
 from theatre.engine.oracle_contract import RetryPolicy
 
@@ -36,7 +36,7 @@ EXISTING = "2.0.1"
 CURRENT = "2.1.0"
 NEWEST = "2.2.0"
 """The schema versions: simulations, what existing tooling writes, what this release writes, and
-that with a limit for closing and with members that are reserved (`reserved_members`)."""
+that with a limit for closing, repeats and qualifications."""
 
 PROVENANCE_CHAIN = "provenance_chain"
 PLAIN_ADAPTERS = ("openai", "anthropic", "mcp", "command", "container")
@@ -490,14 +490,6 @@ class ProductTheatreTemplate(TheatreTemplate):
         )
 
     @property
-    def reserved_members(self) -> tuple[str, ...]:
-        """Return by name what a 2.2.0 template commits to and this version cannot run yet."""
-        if self.schema_version != NEWEST:
-            return ()
-        named = {"scoring.qualifications": "qualifications" in self.scoring.model_fields_set}
-        return tuple(name for name, is_committed in named.items() if is_committed)
-
-    @property
     def input_policy(self) -> InputPolicy:
         """Return how inputs are sanitised, where the execution policy says that they are."""
         return InputPolicy.model_validate(self._invocations[0].input_spec)
@@ -568,16 +560,10 @@ def as_run(view: TemplateView) -> TemplateView:
 def product_template(document: JsonObject) -> ProductTheatreTemplate:
     """Return the value of a replay template for a run.
 
-    Raises ExecutionPathUnavailableError for any other, and ProgrammeError for one that commits to
-    what is reserved: a run that ignored it would not be the committed one.
+    Raises ExecutionPathUnavailableError for any other.
     """
     view = view_template(document)
     if isinstance(view, ProductTheatreTemplate):
-        if view.reserved_members:
-            raise ProgrammeError(
-                f"this version cannot run {', '.join(view.reserved_members)}: reserved in "
-                f"{NEWEST}, to be validated, hashed and committed; leave it out to run the template"
-            )
         return view
     kind = "market" if isinstance(view, MarketTheatreTemplate) else f"{SIMULATION} simulation"
     raise ExecutionPathUnavailableError(

@@ -85,8 +85,11 @@ def preview_evidence(
                 for criterion in provider.expectations(episode, gold.get(episode.episode_id)):
                     applies[criterion] += 1
             audit, baselines = evidence.documents()
+        qualifications = opened.qualifications(document)
     findings: list[JsonValue] = [*sorted(data_findings(audit))]
-    unqualified = unqualified_measures(document, view, provider.scorer_kinds)
+    unqualified = unqualified_measures(
+        document, view, provider.scorer_kinds, provider.scorer_pins, qualifications
+    )
     caps: list[JsonValue] = [*_caps(view, audit, applies, unqualified)]
     return {"data_audit": audit, "baselines": baselines, "findings": findings, "caps": caps}
 

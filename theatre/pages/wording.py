@@ -27,7 +27,7 @@ CAPS: Mapping[str, str] = {
     "refusal-rate-above-max": "More refusals than the committed share",
     "declined-above-max": "More answers declined than the committed share for {}",
     "episodes-not-run": "The run did not reach its end",
-    "measure-unqualified": "{} is a measure by words alone, and nothing shows what it is worth",
+    "measure-unqualified": "Nothing shows that the words or the model that measure {} are right",
     "human-part-missing": "People were to score {}, and did not",
     "episodes-withheld": "Some episodes are private: only their owner can compute them again",
     "gold-unpinned": "The right answers were not fixed by a hash",
@@ -67,6 +67,7 @@ FINDINGS: Mapping[str, str] = {
     "near-duplicates": "{} questions differ from others in numbers and signs alone",
     "one-expectation": "One answer is always expected for {}: saying it each time would do",
     "baseline-meets-interval": "On {} an answer without any work does as well",
+    "labels-by-models": "The measure of {} was held against labels that language models made",
     "within-item-variance-unknown": "Questions were asked once: how much answers vary is unknown",
 }
 """Code of `findings` → what a reader has to know and no tier rule looks at."""

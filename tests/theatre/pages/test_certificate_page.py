@@ -131,6 +131,30 @@ def test_what_a_service_says_of_itself_is_called_its_own_word(
     assert standing_of(observer.worth, refuted).words == "NOT VALID"
 
 
+def test_how_right_a_measure_is_stands_with_whose_labels_say_so(observer: CertificatePage) -> None:
+    share = {"value": 0.9, "low": 0.86, "high": 0.93, "method": "mover", "level": 0.95}
+    named = {"by": "a second reader", "claims": 600, "raw": 0.998, "kappa": 0.998}
+    measure = {
+        "measure": "judge@1",
+        "labelled_set": {"claims": 600, "made_by": "models of the team", "agreement": named},
+        "balanced_accuracy": share, "sensitivity": share, "specificity": share, "qualified": True,
+    }  # fmt: skip
+    corrected = {"value": 0.7, "low": 0.62, "high": 0.78, "raw": 0.66, "reason": None}
+    few = {"value": None, "reason": "fewer than 100 items"}
+    members = {
+        "qualification": {"told": measure, "broken": None, "weak": measure | {"qualified": False}},
+        "corrected_scores": {"told": corrected, "broken": few, "weak": few},
+    }
+    words = said(replace(observer, certificate={**observer.certificate, **members}))
+    assert "judge@1 was asked about 600 claims whose truth is known." in words
+    assert "right 90 % of the time on average of both (95 % interval: 86 to 93 %;" in words
+    assert "The claims and labels were made by models of the team; a second reader" in words
+    assert "Corrected for these errors the score is 70 % (62 to 78 %), not 66 %." in words
+    assert "broken: the file that should show it cannot be read." in words
+    assert "That carries no tier." in words
+    assert "The score cannot be corrected for its errors: fewer than 100 items." in words
+
+
 def test_each_code_that_the_document_names_has_words() -> None:
     text = PAGE.read_text(encoding="utf-8")
     caps, findings = (

@@ -151,18 +151,6 @@ class Plan:
         }
         self.recorded = recorded_types(template)
 
-    def unqualified_measures(self, stated: Mapping[str, str]) -> dict[str, str]:
-        """Return criterion → scorer, of criteria with a weight that words alone decide.
-
-        `stated` are the kinds in the receipt. A criterion that people decide whole is theirs.
-        """
-        kinds = kinds_of(self.scorers.values(), stated)
-        return {
-            name: self.scorers[name]
-            for name, share in zip(self.ids, self.shares, strict=True)
-            if share and kinds[self.scorers[name]] == "textual" and self.human.get(name) != 1
-        }
-
     def recorded_caps(self) -> list[str]:
         """Return the codes for answers and scores that another program made."""
         by_harness = (
@@ -929,7 +917,7 @@ def unmet_for_backtested(  # noqa: C901 - a list of rules
 
 
 def unmet_on_criteria(facts: Document, most: Fraction) -> Iterator[tuple[str, str]]:
-    """Yield what each criterion lacks, then which of them rest on words alone."""
+    """Yield what each criterion lacks, then which of them rest on a measure of unknown worth."""
     for name, counts in sorted(facts["criterion_counts"].items()):
         number = counts[SCORED] + counts[MISSING]
         asked = number + counts[DECLINED] + counts[UNSCORED]
@@ -944,8 +932,8 @@ def unmet_on_criteria(facts: Document, most: Fraction) -> Iterator[tuple[str, st
             yield f"unscored-answers:{name}", str(counts[UNSCORED])
         if counts[DECLINED] > most * asked:
             yield f"declined-above-max:{name}", f"{counts[DECLINED]}/{asked}, allowed {most}"
-    for name, scorer in sorted(facts["unqualified_measures"].items()):
-        yield f"measure-unqualified:{name}", f"{scorer} is textual"
+    for name, reason in sorted(facts["unqualified_measures"].items()):
+        yield f"measure-unqualified:{name}", reason
 
 
 def unmet_for_proven(
@@ -1134,11 +1122,7 @@ def undeclared(template: Document, digest: Callable[[Document], str]) -> Iterato
         )
 
 
-RESERVED: Final = (
-    "qualification",
-    "corrected_scores",
-    "owner",
-)
+RESERVED: Final = ("owner",)
 """Members of the certificate that nothing in this release can fill: null."""
 CLOSED: Final = ("files", "processes", "network")
 WEAKEST_FIRST: Final = ("none", "other-user", "landlock", "namespaces", "remote")

@@ -30,6 +30,12 @@ from theatre.engine.bundle_check.arithmetic import (
     usage_of,
 )
 from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit
+from theatre.engine.bundle_check.measures import (
+    certified,
+    committed_qualifications,
+    labels_findings,
+    near_corrected,
+)
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
 from theatre.engine.bundle_check.plain_records import (
     Asked,
@@ -275,6 +281,28 @@ class Evidence:
         if self.config.get("gold_label_set") is not None and not self.gold_is_unpinned():
             files["gold_labels.jsonl"] = gold
         return files | {f"{name}.jsonl": name for name in self.config.get("dataset_paths") or {}}
+
+    @cached_property
+    def qualifications(self) -> dict[str, Document | None]:
+        """Criterion → the qualification that the template relies on; None for one that is none."""
+        files = {name: file for file, name in self.ground_truth_files().items()}
+        return committed_qualifications(
+            self.template,
+            lambda name: [raw for raw, _ in self.lines(f"ground_truth/{files[name]}")],
+        )
+
+    @cached_property
+    def measures(self) -> Document:
+        """The certificate's members on what the measures are worth."""
+        pins = self.receipt["scorer_pins"]
+        found = certified(self.template, pins, self.qualifications, self.aggregate)
+        near_corrected(found["corrected_scores"] or {}, self.certificate["corrected_scores"])
+        return found
+
+    @property
+    def labels_findings(self) -> list[str]:
+        """The findings on labels by models."""
+        return labels_findings(self.qualifications)
 
     @cached_property
     def records(self) -> dict[int, tuple[bytes, Asked]]:

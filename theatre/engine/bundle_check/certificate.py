@@ -25,6 +25,12 @@ from theatre.engine.bundle_check.folder import (
     TIER,
     Documents,
 )
+from theatre.engine.bundle_check.measures import (
+    LABELS_BY_MODELS,
+    certified,
+    labels_findings,
+    near_corrected,
+)
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.report import (
     NOTHING,
@@ -37,7 +43,7 @@ from theatre.engine.bundle_check.report import (
     text_members,
 )
 from theatre.engine.bundle_check.results import RunEvidence
-from theatre.engine.bundle_check.tier import ON_CERTIFICATE, history_summary
+from theatre.engine.bundle_check.tier import ON_CERTIFICATE, history_summary, qualifications_in
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256, parse_object
 from theatre.engine.errors import ParseError
 
@@ -147,6 +153,7 @@ def check_certificate_fields(
     source = run.calls.version_source
     found: list[JsonValue] | Nothing = NOTHING
     if not isinstance(findings, Nothing):
+        findings = [*findings, *_labels_findings(evidence, run.calls)]
         own = {f"version-{source}": source != "computed", "network-open": not isolation["network"]}
         found = [*sorted({code for code, there in own.items() if there}.union(findings))]
     expected = {
@@ -165,6 +172,7 @@ def check_certificate_fields(
         "issued_at": sealed_at,
         "theatre_resolved_at": sealed_at,
         "usage": _usage(evidence.plan, run.calls, documents),
+        **_expect_measures(evidence, run.calls, results),
         **dict.fromkeys(RESERVED, None),
         "coin_sha256": hashes.coin,
         "episode_root": run.episode_root,
@@ -207,6 +215,36 @@ def _usage(
     if plan is None or calls.is_stated:
         return documents.at(CERTIFICATE, "usage")
     return usage_of(plan.document, calls.taken)
+
+
+def _expect_measures(
+    evidence: Evidence, calls: CallFacts, results: JsonObject | Nothing
+) -> _Fields:
+    """Return what the measures are worth; as stated where their qualifications are withheld."""
+    documents, plan, names = (
+        evidence.documents,
+        evidence.plan,
+        ("qualification", "corrected_scores"),
+    )
+    stated: _Fields = {name: documents.at(CERTIFICATE, name) for name in names}
+    if calls.is_stated:
+        return stated
+    if plan is None or isinstance(results, Nothing):
+        return dict.fromkeys(names, NOTHING)
+    pins = text_members(documents.at(RECEIPT, "scorer_pins"))
+    found = certified(plan.document, pins, qualifications_in(evidence, plan), results)
+    if found["corrected_scores"] is not None:
+        near_corrected(found["corrected_scores"], stated["corrected_scores"])
+    return found
+
+
+def _labels_findings(evidence: Evidence, calls: CallFacts) -> list[str]:
+    if calls.is_stated:
+        stated = evidence.documents.at(CERTIFICATE, "findings")
+        listed = stated if isinstance(stated, list) else []
+        return [one for one in listed if isinstance(one, str) and one.startswith(LABELS_BY_MODELS)]
+    plan = evidence.plan
+    return [] if plan is None else labels_findings(qualifications_in(evidence, plan))
 
 
 def _expect_committed(plan: CommittedPlan | None) -> _Fields:

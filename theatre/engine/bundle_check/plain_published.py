@@ -22,6 +22,7 @@ from theatre.engine.bundle_check.arithmetic import (
     tier,
 )
 from theatre.engine.bundle_check.bundle_reader import Evidence
+from theatre.engine.bundle_check.measures import LABELS_BY_MODELS
 from theatre.engine.bundle_check.plain_json import DefectError, canonical
 from theatre.engine.bundle_check.plain_records import (
     SHA256,
@@ -104,6 +105,17 @@ class PublishedEvidence(Evidence):
         """What the calls took, as the certificate has it."""
         stated: dict[str, Any] | None = self.certificate["usage"]
         return stated
+
+    @property
+    def measures(self) -> dict[str, Any]:
+        """What the measures are worth, as the certificate has it: what shows it is withheld."""
+        return {name: self.certificate[name] for name in ("qualification", "corrected_scores")}
+
+    @property
+    def labels_findings(self) -> list[str]:
+        """The findings on labels by models, as the certificate has them."""
+        stated = self.certificate["findings"]
+        return [one for one in stated if one.startswith(LABELS_BY_MODELS)]
 
     @property
     def version_source(self) -> str:

@@ -535,7 +535,6 @@ def committed_plan(
     policy = _DEFAULTS | _object(document, "execution_policy")
     installed = runners or {}
     _refuse_beyond(config, installed)
-    _refuse_reserved(document)
     _refuse_beyond_repeats(document, policy)
     construct_id = cast("str", config["construct_under_test"])
     hops = committed_hops(document, timeout_seconds=cast("float", policy["timeout_seconds"]))
@@ -611,15 +610,6 @@ def _adapter_types(config: JsonObject) -> set[str]:
         "set[str]",
         {config["adapter_type"], *(one["adapter_type"] for one in endpoints.values())},
     )
-
-
-def _refuse_reserved(document: JsonObject) -> None:
-    """Raise DefectError for what 2.2.0 reserves: no version runs it, so no run obeyed it."""
-    if document["schema_version"] != "2.2.0":
-        return
-    found = sorted(_object(document, "scoring").keys() & {"qualifications"})
-    if found:
-        raise DefectError("a template without what 2.2.0 reserves", ", ".join(found))
 
 
 def _refuse_beyond_repeats(document: JsonObject, policy: JsonObject) -> None:

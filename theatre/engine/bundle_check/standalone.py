@@ -48,6 +48,7 @@ from theatre.engine.bundle_check.arithmetic import (
 )
 from theatre.engine.bundle_check.bundle_reader import Evidence, place_of
 from theatre.engine.bundle_check.data_audit import BASELINES, PLAYED, evidence_findings
+from theatre.engine.bundle_check.measures import unqualified_measures
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
 from theatre.engine.bundle_check.plain_notes import Reader, reader_of
 from theatre.engine.bundle_check.plain_proofs import (
@@ -836,7 +837,12 @@ def check_tier(evidence: Evidence) -> Problems:
         "criterion_distinct_inputs": {
             name: one["distinct_inputs"] for name, one in audit["criteria"].items()
         },
-        "unqualified_measures": tally.plan.unqualified_measures(evidence.receipt["scorer_kinds"]),
+        "unqualified_measures": unqualified_measures(
+            template,
+            evidence.receipt["scorer_kinds"],
+            evidence.receipt["scorer_pins"],
+            evidence.qualifications,
+        ),
         "missing_pins": [name for name, pin in named.items() if not pin],
         "version_mismatches": sum(asked.mismatches for asked in evidence.recorded),
         "determinism_differences": evidence.differences,
@@ -908,6 +914,7 @@ def findings(evidence: Evidence) -> list[str]:
             codes = output.get("findings")
             codes = codes if isinstance(codes, list) else []
             found += [one for one in codes if isinstance(one, str) and one.startswith("controls-")]
+    found += evidence.labels_findings
     found += evidence_findings(
         evidence.template,
         evidence.data_audit,
@@ -985,6 +992,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "theatre_resolved_at": evidence.trail[-1]["at"],
         "usage": evidence.usage,
         "repeats": both_estimands(aggregate),
+        **evidence.measures,
         **dict.fromkeys(RESERVED),
     }
     # Every member, and none more: what is not computed again must not be on a certificate.

@@ -7,12 +7,15 @@ from typing import cast
 
 from theatre.engine.bundle_check.arithmetic import Document, Plan, problems_of_history, tier
 from theatre.engine.bundle_check.batches import STATUSES
+from theatre.engine.bundle_check.commitment import bare_lines
 from theatre.engine.bundle_check.evidence import Evidence
 from theatre.engine.bundle_check.folder import AGGREGATE, CERTIFICATE, RECEIPT, TIER, Documents
+from theatre.engine.bundle_check.measures import committed_qualifications, unqualified_measures
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.report import (
     Cause,
     CheckId,
+    DefectError,
     Nothing,
     at,
     text_members,
@@ -121,7 +124,12 @@ def _facts(
         "criterion_distinct_inputs": {
             name: _number(audit, "criteria", name, "distinct_inputs") for name in plan.scorers
         },
-        "unqualified_measures": dict(Plan(plan.document).unqualified_measures(kinds)),
+        "unqualified_measures": unqualified_measures(
+            plan.document,
+            kinds,
+            text_members(documents.at(RECEIPT, "scorer_pins")),
+            qualifications_in(evidence, plan),
+        ),
         "missing_pins": [name for name, pin in pins.items() if not pin],
         "version_mismatches": calls.version_mismatches,
         "determinism_differences": calls.determinism_differences,
@@ -160,6 +168,21 @@ def _answers(aggregate: JsonObject, plan: CommittedPlan) -> JsonObject:
             "refused": ended["refused"],
         }
     }
+
+
+def qualifications_in(evidence: Evidence, plan: CommittedPlan) -> dict[str, Document | None]:
+    """Return criterion → the qualification that a template names; None for one that is none."""
+
+    def lines(name: str) -> list[bytes]:
+        path = plan.dataset_paths.get(name)
+        if path is None or path not in evidence.folder.files:
+            return []
+        try:
+            return [*bare_lines(evidence.folder, path)]
+        except DefectError:
+            return []
+
+    return committed_qualifications(plan.document, lines)
 
 
 def _missing_human_parts(aggregate: JsonObject) -> list[str]:

@@ -11,6 +11,7 @@ from theatre.engine.bundle_check import (
     arithmetic,
     bundle_reader,
     data_audit,
+    measures,
     plain_json,
     plain_notes,
     plain_proofs,
@@ -23,6 +24,7 @@ MODULES: Final = (
     plain_json,
     arithmetic,
     data_audit,
+    measures,
     plain_records,
     bundle_reader,
     plain_notes,
@@ -35,7 +37,7 @@ MODULES: Final = (
 HEADER: Final = '''#!/usr/bin/env python3
 """Check an evidence bundle of Echelon Theatre: python3 verify_bundle.py BUNDLE
 
-One file of plain Python, 3.11 or newer; nothing has to be installed. It is made of eight modules of
+One file of plain Python, 3.11 or newer; nothing has to be installed. It is made of ten modules of
 the project, and is to be had wherever the project is: `echelon check --write-verifier FILE`.
 """
 

@@ -27,6 +27,7 @@ from theatre.engine.models import (
 from theatre.engine.oracle_contract import InputSanitiser, Invoker, OracleAdapter
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import FailureStop, exact
+from theatre.engine.scoring.measure_policy import Qualifications, read_qualifications
 from theatre.engine.templates import GOLD_LABELS, ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierHistory
 
@@ -169,6 +170,10 @@ class OpenDatasets:
         """Return episode id → gold label from the dataset `name`; empty where there is none."""
         reader = self.others.get(name)
         return {} if reader is None else read_gold_labels(reader.lines())
+
+    def qualifications(self, template: JsonObject) -> Qualifications:
+        """Return criterion → the qualification that a template relies on."""
+        return read_qualifications(template, lambda name: self.others[name].lines())
 
     def by_file_name(self, gold_name: str) -> dict[str, DatasetReader]:
         """Return the path in the bundle → the dataset."""

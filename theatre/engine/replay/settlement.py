@@ -65,6 +65,13 @@ from theatre.engine.scoring import (
     baseline_findings,
     data_findings,
 )
+from theatre.engine.scoring.corrections import corrected_score
+from theatre.engine.scoring.measure_policy import (
+    Qualifications,
+    certified_qualifications,
+    known_errors,
+    qualification_findings,
+)
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierAssigner
 
@@ -86,6 +93,7 @@ class SettledRun:
     documents: tuple[JsonObject, JsonObject]
     episode_root: str
     findings: tuple[str, ...]
+    qualifications: Qualifications
     resolved_at: datetime
 
 
@@ -172,7 +180,9 @@ class Settlement:
             aggregator, facts = await scoring.write(builder, journal, datasets.replay)
             if not self._settings.certificate_run:
                 aggregate = await run_in_thread(aggregator.finish)
-                rehearsal = self._assess_rehearsal(aggregate, facts, evidence.audit, resolved_at)
+                rehearsal = self._assess_rehearsal(
+                    aggregate, facts, evidence.audit, datasets, resolved_at
+                )
                 self._context.on_rehearsed(rehearsal)
                 return SealedRun(aggregate=aggregate, reason=REHEARSAL)
             if not aggregator.scored:
@@ -206,17 +216,29 @@ class Settlement:
                 documents=documents,
                 episode_root=root.hexdigest(),
                 findings=self._find_findings(trail.activated, ending, facts, *documents),
+                qualifications=datasets.qualifications(self._receipt.template_snapshot),
                 resolved_at=resolved_at,
             )
 
     def _assess_rehearsal(
-        self, aggregate: JsonObject, facts: CallFacts, audit: JsonObject, resolved_at: datetime
+        self,
+        aggregate: JsonObject,
+        facts: CallFacts,
+        audit: JsonObject,
+        datasets: OpenDatasets,
+        resolved_at: datetime,
     ) -> Rehearsal:
         # A stand-in answers: what its construct is kept from, the commitment has tried.
         tried = cast("dict[str, Any] | None", self._receipt.isolation)
         isolation = REMOTE if tried is None else Isolation(**tried)
         tier_facts = tier_facts_of(
-            self._receipt, aggregate, facts, audit, isolation=isolation, bundle_complete=True
+            self._receipt,
+            aggregate,
+            facts,
+            audit,
+            isolation=isolation,
+            bundle_complete=True,
+            qualifications=datasets.qualifications(self._receipt.template_snapshot),
         )
         history = self._context.history.excluding(self._receipt.theatre_id).as_of(resolved_at)
         assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
@@ -339,10 +361,22 @@ class Settlement:
             data_audit=audit,
             baselines=baselines,
             episode_root=settled.episode_root,
-            findings=settled.findings,
+            findings=(*settled.findings, *qualification_findings(settled.qualifications)),
+            qualification=certified_qualifications(settled.qualifications),
+            corrected_scores=self._correct_scores(settled),
             issuer=self._settings.issuer,
             moment=format_rfc3339(settled.resolved_at),
         )
+
+    def _correct_scores(self, settled: SettledRun) -> JsonObject | None:
+        receipt, aggregate = self._receipt, settled.ending.aggregate
+        errors = known_errors(
+            receipt.template_snapshot, receipt.scorer_pins, settled.qualifications
+        )
+        return {
+            criterion: corrected_score(aggregate, criterion, one, source="qualification")
+            for criterion, one in errors.items()
+        } or None
 
     def _write_tier(self, builder: EvidenceBundleBuilder, settled: SettledRun) -> TierAssessment:
         missing = set(builder.validate_minimum_files()) - WRITTEN_AFTER_TIER
@@ -354,6 +388,7 @@ class Settlement:
             isolation=settled.isolation,
             bundle_complete=not missing,
             step_caps=settled.ending.machine.caps,
+            qualifications=settled.qualifications,
         )
         resolved_at = settled.resolved_at
         history = self._context.history.excluding(self._receipt.theatre_id).as_of(resolved_at)

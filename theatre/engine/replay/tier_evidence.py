@@ -10,10 +10,11 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
-from theatre.engine.models import REPEATS, InvocationStatus, ScorerKind
+from theatre.engine.models import REPEATS, InvocationStatus
 from theatre.engine.oracle_contract import DECLARED_ADAPTERS, Isolation
 from theatre.engine.replay.usage import UsageTally
 from theatre.engine.scoring import committed_ratings, exact
+from theatre.engine.scoring.measure_policy import Qualifications, why_unqualified
 from theatre.engine.scoring.provider import criteria_scorers
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.tier_assigner import (
@@ -33,9 +34,6 @@ HUMAN_PART_CAP = "human-part-missing"
 
 GOLD_UNPINNED_CAP = "gold-unpinned"
 """A 2.0.1 template names gold labels without their hash: they were not used."""
-
-_CARRYING = frozenset({ScorerKind.EXACT, ScorerKind.JUDGED})
-"""Kinds of scorers that carry a tier without a qualification."""
 
 PLAIN_FORM = "plain_"
 WITHHELD_CAP = "episodes-withheld"
@@ -102,11 +100,13 @@ def tier_facts_of(
     isolation: Isolation,
     bundle_complete: bool,
     step_caps: Sequence[str] = (),
+    qualifications: Qualifications | None = None,
 ) -> TierFacts:
     """Return every fact about this run that a tier requirement reads.
 
     `audit` is the data audit, `isolation` the weakest of the constructs'. `step_caps` are the codes
-    of steps of the programme that were not completed.
+    of steps of the programme that were not completed, `qualifications` those that the template
+    relies on.
     """
     template = product_template(receipt.template_snapshot)
     scoring = receipt.template_snapshot.get("scoring")
@@ -143,7 +143,11 @@ def tier_facts_of(
             for criterion, one in cast("dict[str, JsonObject]", audit["criteria"]).items()
         },
         unqualified_measures=unqualified_measures(
-            receipt.template_snapshot, template, receipt.scorer_kinds
+            receipt.template_snapshot,
+            template,
+            receipt.scorer_kinds,
+            receipt.scorer_pins,
+            qualifications or {},
         ),
         missing_pins=tuple(name for name, pin in pins.items() if not pin),
         version_mismatches=calls.version_mismatches,
@@ -172,16 +176,32 @@ def _answer_counts(aggregate: JsonObject) -> AnswerCounts | None:
 
 
 def unqualified_measures(
-    document: JsonObject, template: ProductTheatreTemplate, kinds: Mapping[str, JsonValue]
+    document: JsonObject,
+    template: ProductTheatreTemplate,
+    kinds: Mapping[str, JsonValue],
+    pins: Mapping[str, JsonValue],
+    qualifications: Qualifications,
 ) -> dict[str, str]:
-    """Return criterion → scorer where words alone decide something that has a weight.
+    """Return criterion → why, where a measure decides a weight and nothing shows what it is worth.
 
-    A human share below the whole leaves the words their part, and people can be given too small
+    A human share below the whole leaves the measure its part, and people can be given too small
     a share to matter. A scorer that `kinds` does not name counts as textual.
     """
-    chosen = {cast("str", choice["scorer"]) for choice in criteria_scorers(document).values()}
-    words = {scorer for scorer in chosen if kinds.get(scorer) not in _CARRYING}
-    return _by_machine(document, template, words)
+    choices = criteria_scorers(document)
+    scorers = {cast("str", choice["scorer"]) for choice in choices.values()}
+    found = {}
+    for criterion, scorer in _by_machine(document, template, scorers).items():
+        reason = why_unqualified(
+            scorer,
+            kinds.get(scorer),
+            pins.get(scorer),
+            cast("JsonObject", choices[criterion].get("params", {})),
+            qualifications.get(criterion),
+            is_named=criterion in qualifications,
+        )
+        if reason is not None:
+            found[criterion] = reason
+    return found
 
 
 def _by_machine(

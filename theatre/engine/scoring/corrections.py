@@ -14,11 +14,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.scoring.arithmetic import (
     Z,
+    exact,
     published_interval,
     rounded_number,
     undefined_interval,
@@ -38,6 +39,9 @@ FEW_LABELS = "fewer than 100 labelled items"
 NO_OTHERS = "no items without a label"
 TOO_WEAK = "sensitivity + specificity below 1.3"
 OUTSIDE = "the judged rate is one that the judge's known errors cannot give"
+NO_ERRORS = "no known errors of the measure"
+NO_INTERVAL = "the score has no interval"
+PEOPLE = "people have a share in the score"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +81,15 @@ def corrected_rate(
     where the judge knows too little, and where no rate from 0 to 1 fits: then it judged the
     controls otherwise than the items.
     """
+    rate = Fraction(judged.hits, judged.pairs) if judged.pairs else Fraction(0)
+    independent = float(judged.pairs) if trials is None else trials
+    return _corrected(rate, judged.pairs, independent, errors)
+
+
+def _corrected(rate: Fraction, items: int, trials: float, errors: JudgeErrors) -> JsonObject:
     supported, refused = errors.supported, errors.refused
     for counted, reason in (
-        (judged.pairs, FEW_ITEMS),
+        (items, FEW_ITEMS),
         (supported.pairs, FEW_TRUE_CONTROLS),
         (refused.pairs, FEW_FALSE_CONTROLS),
     ):
@@ -89,9 +99,8 @@ def corrected_rate(
     specificity = Fraction(refused.hits, refused.pairs)
     if sensitivity + specificity < LEAST_SKILL:
         return _null(TOO_WEAK)
-    rate = Fraction(judged.hits, judged.pairs)
     value = (rate + specificity - 1) / (sensitivity + specificity - 1)
-    low, high = _lang_reiczigel(rate, float(judged.pairs) if trials is None else trials, errors)
+    low, high = _lang_reiczigel(rate, trials, errors)
     if high < 0 or low > 1:
         return _null(OUTSIDE)
     return _found(float(value), low, high, "lang_reiczigel")
@@ -110,6 +119,52 @@ def _lang_reiczigel(rate: Fraction, trials: float, errors: JudgeErrors) -> tuple
     variance = p * (1 - p) / n + centre * centre * of_true + (1 - centre) * (1 - centre) * of_false
     half = Z * math.sqrt(variance) / skill
     return centre + shift - half, centre + shift + half
+
+
+def corrected_score(
+    aggregate: JsonObject, criterion: str, errors: JudgeErrors | None, *, source: str
+) -> JsonObject:
+    """Return a criterion's score corrected for the errors of its measure, as certificates have it.
+
+    The mean over the episodes that were answered is corrected, and a failed one counts 0 as in the
+    score. How many independent episodes would tell as much follows from the score's own interval,
+    so that clusters count. `source` says where the errors were seen: `controls` of the run itself,
+    or its `qualification`. Null with the reason as `corrected_rate`.
+    """
+    results: dict[str, Any] = aggregate
+    counts, interval = results["score_counts"][criterion], results["score_intervals"][criterion]
+    items = counts["scored"]
+    reason = None
+    if errors is None:
+        reason = NO_ERRORS
+    elif any(
+        one["criterion_id"] == criterion and one["share"] is not None
+        for one in (results["human_scores"] or {}).values()
+    ):
+        reason = PEOPLE
+    elif interval["low"] is None or not items:
+        reason = NO_INTERVAL
+    found = _null(reason or "")
+    if errors is not None and reason is None:
+        share = Fraction(items, items + counts["missing"])
+        rate = exact(results["answered_only"][criterion])
+        half = (interval["high"] - interval["low"]) / 2 / float(share)
+        found = _corrected(rate, items, _trials(float(rate), half, items), errors)
+        if found["value"] is not None:
+            found |= _scaled(found, float(share))
+    return {"raw": results["scores"][criterion], "n": items, "errors_from": source, **found}
+
+
+def _trials(rate: float, half: float, items: int) -> float:
+    """Return of how many independent items a share would vary as an interval says."""
+    if rate in (0, 1) or not half:
+        return float(items)
+    return min(rate * (1 - rate) * Z * Z / (half * half), float(items))
+
+
+def _scaled(found: JsonObject, share: float) -> JsonObject:
+    ends = {name: cast("float", found[name]) * share for name in ("value", "low", "high")}
+    return {"value": round(ends["value"], 9), **{n: round(ends[n], 6) for n in ("low", "high")}}
 
 
 def powered_rate(

@@ -135,6 +135,14 @@ def figures_of(rows: Sequence[LabelledRow], threshold: float) -> JsonObject:
     }
 
 
+def units_of_side(
+    rows: Iterable[LabelledRow], threshold: float, *, is_true: bool
+) -> dict[str, Tally]:
+    """Return change → how often the measure is right about its true claims, or its others."""
+    side = (row for row in rows if row.is_true is is_true)
+    return _units(side, lambda row: row.is_right(threshold))
+
+
 def _units(rows: Iterable[LabelledRow], hit: Callable[[LabelledRow], bool]) -> dict[str, Tally]:
     hits, pairs = Counter[str](), Counter[str]()
     for row in rows:

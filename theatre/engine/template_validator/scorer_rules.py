@@ -206,15 +206,16 @@ def _scorers_not_committed(subject: Subject) -> Iterator[Finding]:
 def _measure_unqualified(subject: Subject) -> Iterator[Finding]:
     weights = subject.template.criteria.weights
     by_people = {step.criterion_id for step in subject.template.hitl_steps if step.share == 1}
+    relied_on = _qualifications(subject)
     for criterion, _, scorer in _installed(subject):
         counts = criterion not in by_people and weights.get(criterion) != 0
-        if scorer.kind is ScorerKind.TEXTUAL and counts:
+        if scorer.kind is not ScorerKind.EXACT and counts and criterion not in relied_on:
             yield (
                 json_pointer(*_SCORERS, criterion, "scorer"),
                 phrase(
-                    "expected a scorer that is exact or judged, or a weight of 0; got ",
+                    "expected a scorer that is exact, a qualification, or a weight of 0; got ",
                     Quoted(scorer.name),
-                    ", which is textual, so the tier is capped at UNVERIFIED",
+                    f", which is {scorer.kind}, so the tier is capped at UNVERIFIED",
                 ),
             )
 
@@ -224,15 +225,40 @@ def _scorer_pins_missing(subject: Subject) -> Iterator[Finding]:
         yield "", "expected scorer_pins, got none: the versions in use at commit are recorded"
 
 
+_QUALIFICATIONS = ("scoring", "qualifications")
+
+
+def _qualifications(subject: Subject) -> dict[str, Any]:
+    committed = subject.template.scoring.qualifications if subject.version == NEWEST else None
+    return committed if isinstance(committed, dict) else {}
+
+
 def _qualification_known(subject: Subject) -> Iterator[Finding]:
-    committed = subject.template.scoring.qualifications
-    for criterion, value in committed.items() if isinstance(committed, dict) else ():
-        where = ("scoring", "qualifications", criterion)
+    for criterion, value in _qualifications(subject).items():
+        where = (*_QUALIFICATIONS, criterion)
         yield from subject.unless_criterion(criterion, *where)
         dataset = value.get("dataset") if isinstance(value, dict) else None
-        if isinstance(dataset, str) and dataset not in subject.template.dataset_hashes:
-            wanted = phrase("expected a name in dataset_hashes, got ", Quoted(dataset))
+        if isinstance(dataset, str) and dataset not in subject.config.dataset_paths:
+            wanted = phrase("expected a name in dataset_paths, got ", Quoted(dataset))
             yield json_pointer(*where, "dataset"), wanted
+    for criterion, _, scorer in _installed(subject):
+        if scorer.kind is ScorerKind.EXACT and criterion in _qualifications(subject):
+            yield (
+                json_pointer(*_QUALIFICATIONS, criterion),
+                phrase(
+                    "expected a criterion whose scorer is textual or judged, got ",
+                    Quoted(scorer.name),
+                    ", which is exact",
+                ),
+            )
+
+
+def _qualification_local(subject: Subject) -> Iterator[Finding]:
+    if subject.from_api and _qualifications(subject):
+        yield (
+            json_pointer(*_QUALIFICATIONS),
+            "expected none: the service does not know who signed them (the command line does)",
+        )
 
 
 def _repeats_fit(subject: Subject) -> Iterator[Finding]:
@@ -290,6 +316,7 @@ RULES = (
     Rule("judge-local", _judge_local),
     Rule("qualification-known", _qualification_known, since=NEWEST),
     Rule("repeats-fit", _repeats_fit, since=NEWEST),
+    Rule("qualification-local", _qualification_local, since=NEWEST),
     Rule("scorers-not-committed", _scorers_not_committed, severity="warning"),
     Rule("measure-unqualified", _measure_unqualified, severity="warning"),
     Rule("scorer-pins-missing", _scorer_pins_missing, severity="warning", since=CURRENT),

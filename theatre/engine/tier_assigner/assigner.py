@@ -280,8 +280,8 @@ def _of_criteria(facts: TierFacts) -> _Found:
         if counts.declined > facts.max_refusal_rate * counts.applicable:
             seen = f"{counts.declined}/{counts.applicable}, allowed {facts.max_refusal_rate}"
             yield f"declined-above-max:{criterion}", seen
-    for criterion, scorer in facts.unqualified_measures.items():
-        yield f"measure-unqualified:{criterion}", f"{scorer} is textual"
+    for criterion, reason in facts.unqualified_measures.items():
+        yield f"measure-unqualified:{criterion}", reason
 
 
 def _of_reproducibility(facts: TierFacts) -> _Found:

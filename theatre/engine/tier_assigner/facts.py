@@ -209,7 +209,7 @@ DistinctByCriterion = Annotated[
 ]
 
 
-ScorersByCriterion = Annotated[
+ReasonsByCriterion = Annotated[
     Mapping[Name, Name],
     AfterValidator(_frozen_by_id),
     PlainSerializer(dict, return_type=dict[str, str]),
@@ -235,8 +235,8 @@ class TierFacts(Record):
     - `criterion_counts`: one entry for every committed criterion, by id.
     - `distinct_inputs`: different inputs among the scored episodes; `criterion_distinct_inputs`:
       among those that count in each criterion's mean, by id.
-    - `unqualified_measures`: criterion → scorer, of each criterion with a weight that words alone
-      decide.
+    - `unqualified_measures`: criterion → why, of each criterion with a weight that a measure
+      decides whose worth nothing shows.
     - `missing_pins`: names of absent pins (construct_version, dataset_hash, scorer_version).
     - `version_mismatches`: answers that reported another version than the pin.
     - `determinism_differences`: repeated episodes that were answered differently.
@@ -261,7 +261,7 @@ class TierFacts(Record):
     criterion_counts: CountsByCriterion
     distinct_inputs: Count
     criterion_distinct_inputs: DistinctByCriterion
-    unqualified_measures: ScorersByCriterion
+    unqualified_measures: ReasonsByCriterion
     missing_pins: tuple[Name, ...]
     version_mismatches: Count
     determinism_differences: Count

@@ -1092,6 +1092,246 @@ function criterionCounts(run) {
     [id, Object.fromEntries(WORDS.map((word) => [word, run.verdicts[id][word]]))]));
 }
 
+// ---- What a measure is worth (docs/scorers.md, "Qualification") ----
+
+/** The labelled sets on which a measure qualifies, by hash. */
+const LABELLED = {
+  "9e7d7519776f8f67003dfd8c63c0c9b9c0d282ef57563b70957bd51b25eee569": {
+    name: "fixtures/labelled/changes", made_by: "language models of the team, no person",
+    agreement: { by: "a second reader, a language model too, who saw no labels", claims: 600,
+      raw: 0.998, kappa: 0.998 },
+  },
+};
+const PLACES = ["field", "record", "diff", "expected", "question"];
+const FIGURES = ["balanced_accuracy", "sensitivity", "specificity"];
+const withEnds = (value, ends, method) => ({ value, method, level: 0.95,
+  low: ends && Math.max(0, round6(ends[0])), high: ends && Math.min(1, round6(ends[1])) });
+const totalsOf = (side) => Object.values(side).reduce(([a, b], [c, d]) => [a + c, b + d], [0, 0]);
+const share = (hits, of) => ratio(BigInt(hits), BigInt(of));
+
+/** Change → [right, claims], of the true claims and of all others. */
+function sidesOf({ measure, rows }) {
+  const sides = [{}, {}];
+  for (const { change_id: change, verdict, score } of rows) {
+    const isTrue = verdict === "supported";
+    const right = score !== null && !less(exact(score), exact(measure.threshold)) === isTrue;
+    const pair = (sides[isTrue ? 0 : 1][change] ??= [0, 0]);
+    pair[0] += right ? 1 : 0;
+    pair[1] += 1;
+  }
+  return sides;
+}
+
+/** How many independent claims would vary as much as these do between changes. */
+function independentClaims(side) {
+  const [[hits, of], units] = [totalsOf(side), Object.values(side)];
+  const mean = share(hits, of);
+  if (hits === 0 || hits === of) return units.length;
+  const off = units.map(([right, claims]) => minus(whole(right), times(mean, whole(claims))));
+  const spread = total(off.map((one) => times(one, one)));
+  if (!spread.n) return of;
+  const variance = times(spread, ratio(BigInt(units.length), BigInt((units.length - 1) * of ** 2)));
+  return Math.min(toNumber(times(times(mean, minus(whole(1), mean)),
+    { n: variance.d, d: variance.n })), of);
+}
+
+/** A share with Wilson's interval for as many claims as would vary as much. */
+function shareOf(side) {
+  const [[hits, of], units] = [totalsOf(side), Object.values(side)];
+  const value = of ? published(share(hits, of)) : null;
+  if (units.length < 2) return withEnds(value, null, "undefined");
+  const isSingle = units.every(([, claims]) => claims === 1);
+  const n = isSingle ? of : independentClaims(side);
+  const [p, shrink] = [hits / of, 1 + Z * Z / n];
+  const centre = (p + Z * Z / (2 * n)) / shrink;
+  const half = Z * Math.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n)) / shrink;
+  return withEnds(value, [centre - half, centre + half], isSingle ? "wilson" : "cluster_wilson");
+}
+
+/** The mean of both shares; its interval joins theirs with their correlation (MOVER). */
+function meanOfShares(sides, shares) {
+  if (shares.some((one) => one.value === null)) return withEnds(null, null, "undefined");
+  const [one, other] = sides.map(totalsOf);
+  const value = published(times(plus(share(...one), share(...other)), ratio(1n, 2n)));
+  if (shares.some((one) => one.low === null)) return withEnds(value, null, "undefined");
+  const [first, second] = sides.map((side, at) => Object.fromEntries(Object.entries(side).map(
+    ([name, [hits, of]]) => [name, hits * [one, other][at][1] - [one, other][at][0] * of])));
+  const [a, b] = [first, second].map((side) =>
+    Object.values(side).reduce((sum, each) => sum + each * each, 0));
+  const product = Object.entries(first).reduce((sum, [name, each]) =>
+    sum + each * (hasOwn(second, name) ? second[name] : 0), 0);
+  const together = a && b ? product / Math.sqrt(a * b) : 0;
+  const end = (side) => {
+    const [c, d] = shares.map((each) => Math.abs(each.value - each[side]));
+    return Math.sqrt(Math.max(0, c * c + d * d + 2 * together * c * d)) / 2;
+  };
+  return withEnds(value, [value - end("low"), value + end("high")],
+    shares.every((each) => each.method === "wilson") ? "mover" : "cluster_mover");
+}
+
+/** The qualification in a signed file, with the key that is named in it; null for any other. */
+async function signedQualification(lines, wanted) {
+  try {
+    expect(lines.length === 1, "expected one line");
+    const envelope = lines[0].dsseEnvelope;
+    expect(envelope.signatures.length === 1, "expected one signature");
+    const { qualification } = parseJson(unbase64(envelope.payload)).predicate;
+    const rows = qualification.rows.toSorted((a, b) => (a.claim_id < b.claim_id ? -1 : 1));
+    expect(new Set(rows.map((row) => row.claim_id)).size === rows.length, "a claim twice");
+    const labels = rows.map((row) => [row.claim_id, row.change_id, row.verdict, row.kind]);
+    const set = await sha256(bytesOf(canonical({
+      labels_sha256: await sha256(bytesOf(canonical(labels))),
+      texts_sha256: qualification.labelled_set.texts_sha256,
+    })));
+    same("the labelled set", set, qualification.labelled_set.sha256);
+    same("the hash", await sha256(bytesOf(canonical(qualification))), wanted);
+    const sides = sidesOf(qualification);
+    const [sensitivity, specificity] = sides.map(shareOf);
+    const balanced = meanOfShares(sides, [sensitivity, specificity]);
+    for (const [at, found] of [balanced, sensitivity, specificity].entries()) {
+      const stated = qualification[FIGURES[at]];
+      for (const side of ["low", "high"])
+        expect(found[side] === stated[side]
+          || Math.abs(found[side] - stated[side]) <= 2.000001e-6, "figures of other rows");
+      same(FIGURES[at], { ...found, low: 0, high: 0 }, { ...stated, low: 0, high: 0 });
+    }
+    return { ...qualification, signed_by: String(envelope.signatures[0].keyid) };
+  } catch (error) {
+    if (error instanceof Defect || error instanceof TypeError) return null;
+    throw error;
+  }
+}
+
+/** Criterion → the qualification that the template relies on; null for one that is none. */
+async function qualificationsOf(evidence) {
+  const { template } = evidence;
+  const found = {};
+  if (template.schema_version !== "2.2.0") return found;
+  for (const [id, named] of Object.entries(template.scoring?.qualifications ?? {}))
+    found[id] = await signedQualification(
+      evidence.values(`ground_truth/${named.dataset}.jsonl`), named.sha256);
+  return found;
+}
+
+/** Criterion → why a measure that decides a weight carries no tier. */
+function unqualified(evidence, plan, qualifications) {
+  const { scorer_kinds: kinds, scorer_pins: pins } = evidence.receipt;
+  const found = {};
+  for (const [at, id] of plan.ids.entries()) {
+    const [scorer, params] = plan.scorer(id);
+    const kind = kindOf(scorer, kinds);
+    if (!plan.shares[at] || kind === "exact"
+      || canonical(published(plan.people.get(id) ?? null)) === "1") continue;
+    const reason = hasOwn(qualifications, id)
+      ? whyNot(qualifications[id], scorer, pins[scorer] ?? null, params) : "";
+    if (reason !== null) found[id] = reason ? `${scorer}: ${reason}` : `${scorer} is ${kind}`;
+  }
+  return found;
+}
+
+function whyNot(qualification, scorer, version, params) {
+  if (qualification === null) return "its qualification cannot be read";
+  const { measure } = qualification;
+  const pairs = [["scorer", scorer, measure.scorer], ["version", version, measure.version]];
+  for (const name of sorted(new Set([...Object.keys(params), ...Object.keys(measure.params)])))
+    pairs.push(PLACES.includes(name) ? [name, hasOwn(params, name), hasOwn(measure.params, name)]
+      : [name, params[name] ?? null, measure.params[name] ?? null]);
+  for (const [what, mine, theirs] of pairs)
+    if (canonical(mine) !== canonical(theirs)) return `its qualification is of another ${what}`;
+  if (!hasOwn(LABELLED, qualification.labelled_set.sha256))
+    return "qualified on a labelled set that policy does not know";
+  if (measure.threshold !== 0.5) return "qualified with another threshold than 0.5";
+  const { low } = qualification.balanced_accuracy;
+  return low === null || low < 0.75 ? "its balanced accuracy may be below 0.75" : null;
+}
+
+const isByPolicy = ({ labelled_set: set, measure }) =>
+  hasOwn(LABELLED, set.sha256) && measure.threshold === 0.5;
+
+/** The certificate's members on what the measures are worth. */
+async function measuresOf(evidence) {
+  const { aggregate, certificate } = evidence;
+  const found = await qualificationsOf(evidence);
+  const plan = planOf(evidence.template);
+  const [shown, corrected] = [{}, {}];
+  for (const [id, one] of Object.entries(found)) {
+    const [scorer, params] = plan.scorer(id);
+    shown[id] = one && await shownOf(one);
+    const reason = one && whyNot(one, scorer, evidence.receipt.scorer_pins[scorer] ?? null, params);
+    const counts = one && isByPolicy(one) && !reason?.includes("is of another");
+    corrected[id] = correctedOf(aggregate, id, counts ? sidesOf(one).map(scaledHits) : null);
+    const stated = certificate.corrected_scores?.[id] ?? {};
+    for (const name of ["value", "low", "high"])
+      if (Math.abs(corrected[id][name] - stated[name]) <= 2.000001e-6)
+        corrected[id][name] = stated[name];
+  }
+  const isNone = !Object.keys(found).length;
+  return { qualification: isNone ? null : shown, corrected_scores: isNone ? null : corrected };
+}
+
+async function shownOf(qualification) {
+  const { signed_by: kid, ...content } = qualification;
+  const { labelled_set: set, measure, balanced_accuracy: { low } } = content;
+  const known = LABELLED[set.sha256] ?? { name: null, made_by: null, agreement: null };
+  return {
+    sha256: await sha256(bytesOf(canonical(content))), signed_by: kid, issuer: content.issuer,
+    measure: `${measure.scorer}@${measure.version}`,
+    labelled_set: { sha256: set.sha256, claims: set.claims, changes: set.changes, ...known },
+    ...Object.fromEntries(FIGURES.map((name) => [name, content[name]])),
+    qualified: isByPolicy(qualification) && low !== null && low >= 0.75,
+  };
+}
+
+/** [right, of] as of so many independent claims, in whole numbers. */
+function scaledHits(side) {
+  if (Object.keys(side).length < 2) return [0, 0];
+  const [[hits, of], trials] = [totalsOf(side), Math.floor(independentClaims(side))];
+  return [Number(divided(BigInt(trials * hits), BigInt(of))), trials];
+}
+
+/** A score corrected for its measure's errors (docs/statistics.md), or why it is not. */
+function correctedOf(aggregate, id, errors) {
+  const [counts, ends] = [aggregate.score_counts[id], aggregate.score_intervals[id]];
+  const n = counts.scored;
+  const people = Object.values(aggregate.human_scores ?? {})
+    .some((one) => one.criterion_id === id && one.share !== null);
+  const part = n / (n + counts.missing);
+  const found = !errors ? "no known errors of the measure"
+    : people ? "people have a share in the score"
+      : ends.low === null || !n ? "the score has no interval"
+        : roganGladen(aggregate.answered_only[id], n, (ends.high - ends.low) / 2 / part, errors);
+  const isNull = typeof found === "string";
+  const [value, low, high] = isNull ? [null, null, null] : found.map((one) => one * part);
+  return { raw: aggregate.scores[id], n, errors_from: "qualification",
+    value: isNull ? null : Number(value.toFixed(9)), low: isNull ? null : round6(low),
+    high: isNull ? null : round6(high), method: isNull ? "undefined" : "lang_reiczigel",
+    level: 0.95, reason: isNull ? found : null };
+}
+
+/** A rate without a judge's errors, and its bounds by Lang and Reiczigel; or why not. */
+function roganGladen(rate, n, half, [[seen, ofTrue], [spared, ofFalse]]) {
+  for (const [number, what] of [[n, "items"], [ofTrue, "true controls"],
+    [ofFalse, "false controls"]])
+    if (number < 100) return `fewer than 100 ${what}`;
+  if (less(plus(share(seen, ofTrue), share(spared, ofFalse)), ratio(13n, 10n)))
+    return "sensitivity + specificity below 1.3";
+  const trials = rate === 0 || rate === 1 || !half ? n
+    : Math.min(rate * (1 - rate) * Z * Z / half ** 2, n);
+  const all = trials + Z * Z;
+  const p = (rate * trials + Z * Z / 2) / all;
+  const [se, sp] = [(seen + 1) / (ofTrue + 2), (spared + 1) / (ofFalse + 2)];
+  const middle = (p + sp - 1) / (se + sp - 1);
+  const [ofSe, ofSp] = [se * (1 - se) / (ofTrue + 2), sp * (1 - sp) / (ofFalse + 2)];
+  const moved = middle + 2 * Z * Z * (middle * ofSe - (1 - middle) * ofSp);
+  const spread = p * (1 - p) / all + middle ** 2 * ofSe + (1 - middle) ** 2 * ofSp;
+  const reach = Z * Math.sqrt(spread) / (se + sp - 1);
+  if (moved + reach < 0 || moved - reach > 1)
+    return "the judged rate is one that the judge's known errors cannot give";
+  const [a, b] = [seen / ofTrue, spared / ofFalse];
+  const clip = (one) => Math.min(1, Math.max(0, one));
+  return [clip((rate + b - 1) / (a + b - 1)), clip(moved - reach), clip(moved + reach)];
+}
+
 // ---- Tier (docs/contract/evidence.md §10) ----
 
 /** Code and what was seen of each requirement of BACKTESTED that is not met, in order. */
@@ -1124,7 +1364,7 @@ function* unmetForBacktested(facts, history) {
       yield [`declined-above-max:${id}`, `${counts.declined}/${applicable}, ${allowed}`];
   }
   for (const id of sorted(Object.keys(facts.unqualified_measures)))
-    yield [`measure-unqualified:${id}`, `${facts.unqualified_measures[id]} is textual`];
+    yield [`measure-unqualified:${id}`, facts.unqualified_measures[id]];
   const unpinned = facts.construct_version === null ? ["construct_version"] : [];
   for (const name of sorted(new Set([...unpinned, ...facts.missing_pins])))
     yield [`pin-missing:${name}`, "absent"];
@@ -1293,9 +1533,6 @@ async function factsOf(evidence) {
     if (line.outcome !== "not_run") inputs.push([canonical(sent), line]);
   }
   const distinct = (holds) => new Set(inputs.filter(([, line]) => holds(line)).map(([one]) => one)).size;
-  const byWords = plan.ids.filter((id, n) => plan.shares[n]
-    && kindOf(plan.scorer(id)[0], evidence.receipt.scorer_kinds) === "textual"
-    && canonical(published(plan.people.get(id) ?? null)) !== "1");
   const closed = isolationOf(evidence);
   const human = (await recomputed(evidence)).human_scores ?? {};
   const byHarness = plan.ids.filter((id, n) => plan.shares[n]
@@ -1324,7 +1561,7 @@ async function factsOf(evidence) {
     distinct_inputs: distinct((line) => line.outcome === "scored"),
     criterion_distinct_inputs: Object.fromEntries(plan.ids.map((id) =>
       [id, distinct((line) => line.scores[id] !== null)])),
-    unqualified_measures: Object.fromEntries(byWords.map((id) => [id, plan.scorer(id)[0]])),
+    unqualified_measures: unqualified(evidence, plan, await qualificationsOf(evidence)),
     missing_pins: Object.keys(named).filter((name) => !named[name]).sort(byPin),
     version_mismatches: records.reduce((sum, record) => sum + record.mismatches, 0),
     determinism_differences: records.filter((record) => record.differs).length,
@@ -1358,6 +1595,8 @@ async function findingsOf(evidence) {
     [!isolationOf(evidence).network, "network-open"],
     [began !== canonical(evidence.receipt.environment)
       || (before !== null && canonical(before) !== began), "environment-changed"],
+    ...Object.entries(await qualificationsOf(evidence)).map(([id, one]) =>
+      [one && isByPolicy(one), `labels-by-models:${id}`]),
     [evidence.repeats === 1 && (!policy.deterministic_sample
       || counted(evidence, run).some((record) => record.differs)), "within-item-variance-unknown"],
     [audit.answers_in_inputs, "answers-in-inputs"], [audit.near_duplicates, "near-duplicates"],
@@ -1480,7 +1719,7 @@ async function checkCertificateFields(evidence) {
     baselines: evidence.json("scores/baselines.json"), expires_at: assessment.expires_at,
     issued_at: trail.at(-1).at, theatre_committed_at: receipt.committed_at,
     theatre_resolved_at: trail.at(-1).at, usage: usageOf(evidence, run),
-    qualification: null, corrected_scores: null, repeats: bothEstimands(aggregate), owner: null,
+    ...await measuresOf(evidence), repeats: bothEstimands(aggregate), owner: null,
   }, evidence.certificate);
 }
 

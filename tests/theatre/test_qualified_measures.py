@@ -1,0 +1,393 @@
+"""A measure carries a tier by its qualification, and no liar's qualification carries one."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.theatre.consequences import with_tier
+from tests.theatre.forged_bundle import (
+    Effort,
+    Files,
+    document,
+    load,
+    resealed,
+    store,
+    with_document,
+)
+from tests.theatre.pages.test_verify_js import NOW, failed
+from tests.theatre.pages.verify_page import ask, of_bundle
+from tests.theatre.qualified_runs import (
+    FILE,
+    FOLDER,
+    PARAMS,
+    Rule,
+    qualification,
+    relying_on,
+    signed,
+)
+from tests.theatre.runs import (
+    ERROR,
+    LATE,
+    WRONG,
+    Finished,
+    ScriptedAdapter,
+    answer_as_asked,
+    episodes,
+    pilot_stage,
+)
+from theatre.api.qualifications import (
+    add_qualification_check,
+    qualification_faults,
+    read_labelled_files,
+)
+from theatre.engine.bundle_check import CheckReport, CheckStatus, measures
+from theatre.engine.bundle_check.check import check_bundle
+from theatre.engine.bundle_check.standalone import verify
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, canonical_sha256
+from theatre.engine.clock import parse_rfc3339
+from theatre.engine.models import ScorerKind
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.scoring import measure_policy
+from theatre.engine.scoring.measure_policy import KNOWN_SETS, why_unqualified
+from theatre.engine.templates import ProductTheatreTemplate, view_template
+from theatre.engine.tier_assigner import TierAssigner, TierFacts, TierHistory
+from theatre.files.datasets import DatasetRoots
+from theatre.oracles.sanitise import TextSanitiser
+from theatre.scorers import load_computations, load_scorers
+
+pytestmark = pytest.mark.untraced
+
+SCORERS = load_scorers()
+MINE = {"mine": replace(SCORERS["contains_terms"], name="mine")}
+CAP, TIER = "measure-unqualified:colour", "tier.json"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trust")
+
+
+def run_of(folder: Path, made: JsonObject, home: Path, count: int = 60) -> Finished:
+    """Return a run in which every sixth answer is wrong, and every twenty-fifth none."""
+    answers = dict.fromkeys(range(6, count + 1, 6), WRONG)
+    answers |= dict.fromkeys(range(25, count + 1, 25), ERROR)
+    stage = pilot_stage(
+        folder,
+        episodes(count, answers),
+        changes=relying_on(made),
+        further={FILE: signed(made, home)},
+    )
+    return stage.run(ScriptedAdapter(answer_as_asked), scorers={**SCORERS, **MINE})
+
+
+@pytest.fixture(scope="module")
+def earned(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Files:
+    return load(run_of(tmp_path_factory.mktemp("earned"), qualification(), home, 110).bundle)
+
+
+def failing(bundle: Path) -> tuple[set[str], set[str]]:
+    """Return the failing lines of the check, and of `verify_bundle.py`."""
+    report = check_bundle(
+        bundle,
+        {**SCORERS, **MINE},
+        registry=SchemaRegistry(),
+        computations=load_computations(),
+        sanitiser=TextSanitiser(),
+        now=LATE,
+    )
+    alone = verify(bundle, now=LATE).problems
+    return {one.id for one in report.failed}, {name for name, found in alone.items() if found}
+
+
+def test_a_measure_that_is_qualified_carries_a_tier(earned: Files, tmp_path: Path) -> None:
+    certificate = document(earned, "certificate.json")
+    assert certificate["verification_tier"] == "BACKTESTED"
+    told: Any = certificate["qualification"]
+    assert told["colour"]["qualified"] is True
+    assert told["colour"]["measure"] == "mine@1"
+    assert told["colour"]["labelled_set"]["made_by"] == "language models of the team, no person"
+    assert told["colour"]["balanced_accuracy"]["value"] == pytest.approx(0.95, abs=0.01)
+    assert "labels-by-models:colour" in cast("list[str]", certificate["findings"])
+    found: Any = certificate["corrected_scores"]
+    # 88 of 106 judged red by a measure that errs once in twenty; the four failed count 0.
+    assert found["colour"] | {"low": 0, "high": 0} == {
+        "raw": 0.8, "n": 106, "errors_from": "qualification", "value": found["colour"]["value"],
+        "low": 0, "high": 0, "method": "lang_reiczigel", "level": 0.95, "reason": None,
+    }  # fmt: skip
+    share = told["colour"]["sensitivity"]["value"], told["colour"]["specificity"]["value"]
+    truth = 106 / 110 * (88 / 106 + share[1] - 1) / (sum(share) - 1)
+    assert found["colour"]["value"] == pytest.approx(truth, abs=0.01)
+    assert found["colour"]["low"] < 0.8 < found["colour"]["value"] < found["colour"]["high"]
+    assert failing(store(earned, tmp_path / "bundle")) == (set(), set())
+
+
+def lifted(files: Files) -> Files:
+    """Return the files with a tier that no qualification bears out, every hash made anew."""
+    told = document(files, TIER)
+    facts = cast("JsonObject", told["facts"]) | {"unqualified_measures": {}}
+    assessment = TierAssigner.assign(
+        TierFacts.from_document(facts),
+        TierHistory(),
+        resolved_at=parse_rfc3339(
+            cast("str", document(files, "certificate.json")["theatre_resolved_at"])
+        ),
+    )
+    told |= {"facts": facts, "assessment": assessment.as_document()}
+    return resealed(with_tier(with_document(files, TIER, told)), Effort.CHAIN)
+
+
+def test_a_weak_measure_is_shown_and_caps_the_tier_whatever_is_written(
+    tmp_path: Path, home: Path, earned: Files
+) -> None:
+    made = qualification(lambda *_: 1.0)
+    weak = load(run_of(tmp_path / "run", made, home).bundle)
+    certificate = document(weak, "certificate.json")
+    assert (certificate["verification_tier"], certificate["caps"]) == ("UNVERIFIED", [CAP])
+    corrected: Any = certificate["corrected_scores"]
+    assert (corrected["colour"]["value"], corrected["colour"]["reason"]) == (
+        None, "fewer than 100 items",
+    )  # fmt: skip
+    bundles = [
+        store(files, tmp_path / name)
+        for name, files in (("weak", weak), ("lifted", lifted(weak)), ("earned", earned))
+    ]
+    assert [failing(one) for one in bundles[:2]] == [(set(), set()), ({"tier"}, {"tier"})]
+    answers = ask([of_bundle(one, now=NOW) for one in bundles])
+    assert [failed(one) for one in answers] == [[], ["tier"], []]
+
+
+# What both readings say of a template's qualification: the engine's, and the check's own.
+
+
+def template(made: JsonObject, **changes: JsonValue) -> Any:  # noqa: ANN401 - a document
+    return {
+        "schema_version": "2.2.0",
+        "criteria": {"criteria_ids": ["colour"]},
+        "scoring": {
+            "criteria_scorers": {"colour": {"scorer": "mine", "params": PARAMS}},
+            "qualifications": {"colour": {"dataset": "m", "sha256": canonical_sha256(made)}},
+        },
+    } | changes
+
+
+def reasons(
+    file: bytes,
+    told: Any,  # noqa: ANN401 - a document
+    version: str = "1",
+    kind: str = "textual",
+) -> tuple[str | None, str | None]:
+    """Return why `colour` carries no tier, by the engine and by the check."""
+
+    def lines(_: str) -> list[bytes]:
+        return [file.removesuffix(b"\n")]
+
+    choice = told["scoring"]["criteria_scorers"]["colour"]
+    read = measure_policy.read_qualifications(told, lines)
+    engine = why_unqualified(
+        choice["scorer"],
+        kind,
+        version,
+        choice["params"],
+        read.get("colour"),
+        is_named="colour" in read,
+    )
+    check = measures.unqualified_measures(
+        told,
+        {choice["scorer"]: kind},
+        {choice["scorer"]: version},
+        measures.committed_qualifications(told, lines),
+    )
+    return engine, check.get("colour")
+
+
+OTHER = "mine: its qualification is of another "
+WEAK = "mine: its balanced accuracy may be below 0.75"
+UNKNOWN = "mine: qualified on a labelled set that policy does not know"
+
+
+def last_label() -> Rule:
+    """Return a judge that answers each claim with the label of the one before."""
+    seen = [True]
+
+    def rule(row: Any, _: int) -> float:  # noqa: ANN401
+        seen.append(row.is_true)
+        return float(seen[-2])
+
+    return rule
+
+
+LIARS: dict[str, tuple[JsonObject, str]] = {
+    "supports all": (qualification(lambda *_: 1.0), WEAK),
+    "refuses all": (qualification(lambda *_: 0.0), WEAK),
+    "flips": (qualification(lambda row, _: float(not row.is_true)), WEAK),
+    "a coin": (qualification(lambda _, place: float(place * 7 % 5 > 2)), WEAK),
+    "copies the last label": (qualification(last_label()), WEAK),
+    "says nothing usable": (qualification(lambda *_: None), WEAK),
+    "right at 0.78, not surely": (
+        qualification(lambda row, place: float(row.is_true is (place % 100 < 78))), WEAK),
+    "half of the rows": (qualification(keep=lambda row: row.claim_id < "b"), UNKNOWN),
+    "without its errors": (
+        qualification(lambda row, _: float(row.is_true), keep=lambda row: row.kind != "negation"),
+        UNKNOWN),
+    "claims of its own": (qualification(texts_sha256="0" * 64), UNKNOWN),
+    "another model": (qualification(scorer="yours"), OTHER + "scorer"),
+    "another version": (qualification(version="2"), OTHER + "version"),
+    "other terms": (
+        qualification(params=PARAMS | {"terms": ["blue"]}),
+        OTHER + "terms"),
+    "a member more": (
+        qualification(params=PARAMS | {"case": True}),
+        OTHER + "case"),
+    "held against an expectation": (
+        qualification(params=PARAMS | {"expected": "a"}),
+        OTHER + "expected"),
+    "a threshold that suits": (
+        qualification(threshold=0.01), "mine: qualified with another threshold than 0.5"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "reason"), LIARS.values(), ids=LIARS)
+def test_no_liar_carries_a_tier_by_a_qualification(
+    home: Path, made: JsonObject, reason: str
+) -> None:
+    assert reasons(signed(made, home), template(made)) == (reason, reason)
+
+
+def test_an_honest_measure_does_and_where_things_lie_is_no_matter(home: Path) -> None:
+    made = qualification(params=PARAMS | {"field": "elsewhere"})
+    file = signed(made, home)
+    assert reasons(file, template(made)) == (None, None)
+    assert reasons(file, template(made), version="2")[0] == (
+        "mine: its qualification is of another version"
+    )
+    # Without a qualification a judge carries no more than words do; what is exact needs none.
+    bare = template(made)
+    del bare["scoring"]["qualifications"]
+    for kind in ("textual", "judged"):
+        assert reasons(file, bare, kind=kind) == (f"mine is {kind}", f"mine is {kind}")
+    assert reasons(file, bare, kind=ScorerKind.EXACT) == (None, None)
+    # Before 2.2.0 the member is open, and means nothing.
+    told = template(made, schema_version="2.1.0")
+    assert reasons(file, told) == ("mine is textual", "mine is textual")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda it: it["balanced_accuracy"].update(low=0.9),
+        lambda it: it["rows"][0].update(score=1 - it["rows"][0]["score"]),
+        lambda it: it["rows"].pop(),
+        lambda it: it["rows"].append(it["rows"][0]),
+        lambda it: it["rows"][0].update(verdict="supported", kind="plain"),
+        lambda it: it["labelled_set"].update(sha256="0" * 64),
+    ],
+)
+def test_an_edited_document_is_no_qualification_whoever_signs_it(home: Path, edit: Any) -> None:  # noqa: ANN401
+    made = copy.deepcopy(qualification(lambda row, _: float(not row.is_true)))
+    edit(made)
+    unread = "mine: its qualification cannot be read"
+    assert reasons(signed(made, home), template(made)) == (unread, unread)
+
+
+@pytest.mark.parametrize(
+    "file", [b"", b"{}\n", b"not json\n", b'{"dsseEnvelope":{"signatures":[]}}\n']
+)
+def test_another_file_is_no_qualification(file: bytes) -> None:
+    unread = "mine: its qualification cannot be read"
+    assert reasons(file, template({})) == (unread, unread)
+
+
+def test_another_hash_than_the_template_names_is_another_qualification(home: Path) -> None:
+    unread = "mine: its qualification cannot be read"
+    file = signed(qualification(lambda row, _: float(row.is_true)), home)
+    assert reasons(file, template(qualification())) == (unread, unread)
+
+
+def test_the_check_has_its_own_list_of_labelled_sets_and_it_is_the_same() -> None:
+    assert measures.LABELLED_SETS == KNOWN_SETS
+    (known,) = KNOWN_SETS
+    assert cast("JsonObject", qualification()["labelled_set"])["sha256"] == known
+    from tests.theatre.labelled_changes import agreements, halves, judged_twice
+
+    pairs = [pair for half in halves() for pair in judged_twice(half)]
+    n, raw, kappa = agreements(pairs)["four verdicts"]
+    stated = cast("dict[str, Any]", KNOWN_SETS[known]["agreement"])
+    assert (n, round(raw, 3)) == (stated["claims"], stated["raw"])
+    assert kappa is not None
+    assert round(kappa, 3) == stated["kappa"]
+
+
+# The command line, which knows whose keys are whose, and can measure again.
+
+WORDS: JsonObject = {"field": "summary", "terms": ["the"]}
+
+
+@pytest.fixture
+def own_keys(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ECHELON_TRUST_HOME", str(home))
+    return home
+
+
+def says_the(row: Any, _: int) -> float:  # noqa: ANN401
+    """What `contains_terms` really gives on this set."""
+    claims = read_labelled_files([FOLDER]).claims
+    return float("the" in claims[row.claim_id].lower())
+
+
+def faults(folder: Path, made: JsonObject, file: bytes, terms: str = "the") -> list[str]:
+    """Return what `validate` and the commitment say of a template that relies on a file."""
+    changes = relying_on(made, "contains_terms", WORDS | {"field": "colour", "terms": [terms]})
+    stage = pilot_stage(folder, episodes(1), changes=changes, further={FILE: file})
+    view = view_template(stage.template)
+    assert isinstance(view, ProductTheatreTemplate)
+    found = qualification_faults(stage.template, view, DatasetRoots([folder]))
+    return [f"{one.pointer} {one.rule}: {one.detail}" for one in found]
+
+
+def test_only_what_is_ones_own_fits_and_can_be_repeated_is_committed(
+    tmp_path: Path, own_keys: Path
+) -> None:
+    honest = qualification(says_the, scorer="contains_terms", params=WORDS)
+    assert honest["qualified"] is False
+    own = signed(honest, own_keys)
+    assert faults(tmp_path / "own", honest, own) == []
+    edited = qualification(scorer="contains_terms", params=WORDS)
+    assert edited["qualified"] is True
+    place = "/scoring/qualifications/colour qualification-fits: the qualification: "
+    for name, made, file, terms, why in (
+        ("theirs", honest, signed(honest, tmp_path / "other"), "the", "by a key of yours"),
+        ("edited", edited, signed(edited, own_keys), "the", "the scores that the measure gives"),
+        ("terms", honest, own, "a", "got: its qualification is of another terms"),
+        ("hash", edited, own, "the", "that the template names"),
+        ("none", honest, b"{}\n", "the", "that `echelon qualify` signed"),
+    ):
+        (found,) = faults(tmp_path / name, made, file, terms)
+        assert found.startswith(place), name
+        assert why in found, name
+
+
+def test_a_reader_sees_who_signed_and_that_a_pure_measure_says_otherwise(
+    tmp_path: Path, own_keys: Path, earned: Files
+) -> None:
+    bundle = store(earned, tmp_path / "bundle")
+    line = add_qualification_check(CheckReport(checks=()), bundle, None, SCORERS).checks[0]
+    assert (line.id, line.status) == ("qualifications", CheckStatus.PASS)
+    assert "signed by your own key" in line.actual
+    # Invented rows, signed by their inventor: the measure itself is asked again.
+    made = qualification(scorer="contains_terms", params=WORDS | {"field": "colour"})
+    file = signed(made, own_keys)
+    (tmp_path / "forged" / "ground_truth").mkdir(parents=True)
+    (tmp_path / "forged" / "ground_truth" / FILE).write_bytes(file)
+    told = template(made)
+    told["scoring"]["qualifications"]["colour"]["dataset"] = FILE.removesuffix(".jsonl")
+    (tmp_path / "forged" / "template.json").write_bytes(canonical_line(told))
+    honest, forged = CheckReport(checks=()), tmp_path / "forged"
+    (line,) = add_qualification_check(honest, forged, None, SCORERS).checks
+    assert (line.status, "the scores that the measure gives" in line.actual) == (
+        CheckStatus.FAIL, True,
+    )  # fmt: skip
