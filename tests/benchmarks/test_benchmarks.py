@@ -87,6 +87,7 @@ OF_A_DOCUMENT = [
             [
                 "GET /certificates/{id}/document",
                 "GET /certificates/{id}",
+                "GET /c/{id}, a page",
                 "GET /certificates?construct_id=",
                 "GET /constructs/{id}/routing",
                 "GET /theatres/{id}, by a token",
