@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -19,6 +20,7 @@ from theatre.judging.messages import provider_of
 from theatre.scorers import load_scorers
 
 if TYPE_CHECKING:
+    from theatre.judging.rubrics import Rubrics
     from theatre.providers.client import ProviderKind
 
 
@@ -93,6 +95,25 @@ def _committed_kinds(template: JsonObject) -> list[ProviderKind]:
     found = {kind for entry in chosen for kind in judge_providers(entry.get("params"))}
     # A judged scorer of a plug-in may name none: it was Anthropic's before there was a choice.
     return [kind for kind in PROVIDERS if kind in found] or ["anthropic"]
+
+
+async def committed_by(
+    rubrics: Rubrics,
+    probe: Callable[[str, str, int | None], JsonObject],
+    kind: ProviderKind,
+    model: str,
+    *,
+    workspace: Workspace,
+    **limits: int,
+) -> JsonObject:
+    """Return the committed judge, once a model has said what temperature it takes.
+
+    `probe` makes a short request for provider, model and temperature. Raises as `open_model` and
+    `probe_temperature`.
+    """
+    async with open_model(workspace, kind) as asked:
+        temperature = await asked.probe_temperature(partial(probe, kind, model))
+    return rubrics.committed(model, temperature=temperature, provider=kind, **limits)
 
 
 @contextlib.asynccontextmanager

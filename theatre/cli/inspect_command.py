@@ -175,10 +175,22 @@ def _print_replays(certificate: Mapping[str, Any]) -> None:
         _print_judge(certificate["judge"])
 
 
+def _print_panel(panel: Mapping[str, Any]) -> None:
+    for criterion, found in (panel["agreement"] or {}).items():
+        alpha = found["agreement"]
+        value = alpha["reason"] if alpha["value"] is None else f"alpha {alpha['value']:.3f}"
+        echo(
+            f"agreement    {criterion}: {value}; of {found['items']} items judges differ about "
+            f"{found['split_items']} ({panel['split']})"
+        )
+
+
 def _print_judge(judge: Mapping[str, Any]) -> None:
     temperature = judge["temperature"]
     taken = "no temperature" if temperature is None else f"temperature {temperature}"
     echo(f"judge        {judge['model']}, {taken}, passes of each answer: {judge['repeats']}")
+    if "panel" in judge:
+        _print_panel(judge["panel"])
     asked = ", ".join(f"{origin} {count}" for origin, count in judge["origins"].items())
     echo(f"asked at     {asked or 'none'}")
     if judge["second_opinion"] is None:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from theatre.api.judge import PROVIDERS, open_model
+from theatre.api.judge import PROVIDERS, committed_by
 from theatre.api.workspace import Workspace
+from theatre.engine.canonical_json import JsonObject
+from theatre.judging.panel import MAX_JUDGES, SPLITS
 from theatre.verification.judge.controls import committed_controls
-from theatre.verification.judge.questions import MAX_REPEATS
+from theatre.verification.judge.questions import MAX_REPEATS, RUBRICS
 from theatre.verification.judge.scorer import probe
 from theatre.verification.scoring_providers import LEXICAL, ScoringProvider, judged_scoring
 
 if TYPE_CHECKING:
-    from theatre.engine.canonical_json import JsonObject
     from theatre.providers.client import ProviderKind
 
 AUTO, LEXICAL_ONLY = "auto", "lexical"
@@ -43,7 +44,16 @@ def judge_options(command: CommandT) -> CommandT:
         click.option(
             "--scoring-model",
             "--judge-model",
-            help=f"The model that judges.  [default: {PROVIDERS[AUTO_KIND].model} of {AUTO_KIND}]",
+            "judge_models",
+            multiple=True,
+            metavar="[PROVIDER:]MODEL",
+            help="The model that judges; several are a panel, each of its provider.  "
+            f"[default: {PROVIDERS[AUTO_KIND].model} of {AUTO_KIND}]",
+        ),
+        click.option(
+            "--judge-split",
+            type=click.Choice(SPLITS),
+            help="What an item comes to where the judges of a panel differ; committed.",
         ),
         click.option(
             "--judge-repeats",
@@ -58,27 +68,69 @@ def judge_options(command: CommandT) -> CommandT:
     return command
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeChoice:
+    """What was said about who scores."""
+
+    judge: str
+    models: Sequence[str]
+    split: str | None
+    repeats: int
+
+    def named(self) -> list[tuple[ProviderKind, str]]:
+        """Return provider and model of each judge; UsageError where they are no panel."""
+        kind: ProviderKind = "openai" if self.judge == "openai" else AUTO_KIND
+        usual = PROVIDERS[kind].model
+        if not self.models and usual is None:
+            raise click.UsageError(f"expected --judge-model with --judge {kind}, got none")
+        named = [_named(model, kind) for model in self.models or (cast("str", usual),)]
+        self._require_panel(named)
+        return named
+
+    def _require_panel(self, named: Sequence[tuple[ProviderKind, str]]) -> None:
+        if len(named) == 1:
+            if self.split is not None:
+                raise click.UsageError("expected several --judge-model with --judge-split, got one")
+            return
+        if self.split is None:
+            raise click.UsageError(
+                f"expected --judge-split ({', '.join(SPLITS)}) with several --judge-model, got "
+                "none: it is committed what an item comes to where they differ"
+            )
+        if len(set(named)) != len(named):
+            raise click.UsageError("expected each --judge-model once, got one twice")
+        if len(named) > MAX_JUDGES or (self.split == "majority" and len(named) % 2 == 0):
+            odd = ", an odd number for a majority" if self.split == "majority" else ""
+            raise click.UsageError(f"expected at most {MAX_JUDGES} judges{odd}, got {len(named)}")
+        if self.repeats != 1:
+            raise click.UsageError(
+                "expected --judge-repeats 1 with several judges, each of whom is asked once, got "
+                f"{self.repeats}"
+            )
+
+
+def _named(text: str, usual: ProviderKind) -> tuple[ProviderKind, str]:
+    """Return provider and model of `[PROVIDER:]MODEL`; names of models have colons, too."""
+    for kind in PROVIDERS:
+        if text.startswith(f"{kind}:"):
+            return kind, text.removeprefix(f"{kind}:")
+    return usual, text
+
+
 def choose_scoring(
-    judge: str,
-    *,
-    model: str | None,
-    repeats: int,
-    changes: int,
-    workspace: Workspace,
-    quiet: bool,
+    chosen: JudgeChoice, *, changes: int, workspace: Workspace, quiet: bool
 ) -> ScoringProvider:
     """Return the scoring of so many changes; a model is asked first, to take temperature 0.
 
     A note says what was chosen, and why; without a key the words of the diff score.
     JudgeUnavailableError where a judge was asked for by name and there is no key, and where the
-    model does not answer; UsageError where the provider has no usual model and none is named.
+    model does not answer; UsageError where no model or no panel is named as one has to be.
     """
-    if judge == LEXICAL_ONLY:
+    if chosen.judge == LEXICAL_ONLY:
         return LEXICAL
-    kind: ProviderKind = "openai" if judge == "openai" else AUTO_KIND
-    variable = PROVIDERS[kind].key_variable
-    has_key = bool(workspace.environment.get(variable))
-    if judge == AUTO and not has_key:
+    variable = PROVIDERS[AUTO_KIND].key_variable
+    is_auto = chosen.judge == AUTO
+    if is_auto and not workspace.environment.get(variable):
         if not quiet:
             click.echo(
                 f"note: {variable} is not set, so no model judges: answers are scored by the "
@@ -86,29 +138,27 @@ def choose_scoring(
                 err=True,
             )
         return LEXICAL
-    named = model or PROVIDERS[kind].model
-    if named is None:
-        raise click.UsageError(f"expected --judge-model with --judge {kind}, got none")
+    named = chosen.named()
     controls = committed_controls(changes)
-    if judge == AUTO and not quiet:
+    if is_auto and not quiet:
+        passes = chosen.repeats * len(named)
         click.echo(
-            f"note: {variable} is set, so {named} judges: about {_CALLS_A_PASS * repeats} "
-            f"calls a change, and up to {repeats} about claims of known truth in "
-            f"{_one_in(controls)} (--judge lexical does without)",
+            f"note: {variable} is set, so {' and '.join(model for _, model in named)} judges: "
+            f"about {_CALLS_A_PASS * passes} calls a change, and up to {passes} about claims of "
+            f"known truth in {_one_in(controls)} (--judge lexical does without)",
             err=True,
         )
 
-    async def ask() -> int | None:
-        async with open_model(workspace, kind) as asked:
-            return await asked.probe_temperature(partial(probe, kind, named))
+    async def commit() -> list[JsonObject]:
+        return [
+            await committed_by(
+                RUBRICS, probe, kind, model, workspace=workspace, repeats=chosen.repeats
+            )
+            for kind, model in named
+        ]
 
-    return judged_scoring(
-        named,
-        temperature=asyncio.run(ask()),
-        repeats=repeats,
-        provider=kind,
-        controls=controls,
-    )
+    judges = asyncio.run(commit())
+    return judged_scoring(*judges, split=chosen.split, controls=controls)
 
 
 def _one_in(controls: JsonObject) -> str:

@@ -148,7 +148,10 @@ def _params(
     workspace: Workspace,
 ) -> JsonObject:
     """Return the parameters of the measure; UsageError where they do not fit it."""
+    from theatre.api.judge import committed_by  # noqa: PLC0415
     from theatre.engine.schema_registry import SchemaRegistry  # noqa: PLC0415
+    from theatre.verification.judge.questions import RUBRICS  # noqa: PLC0415
+    from theatre.verification.judge.scorer import probe  # noqa: PLC0415
 
     if given is None and scorer.name not in _PARAMS:
         raise UsageError(f"expected --params for {scorer.name}, got none")
@@ -160,22 +163,13 @@ def _params(
             named = model or PROVIDERS[kind].model
             if named is None:
                 raise UsageError(f"expected --model with --provider {kind}, got none")
-            chosen["judge"] = asyncio.run(_committed_judge(kind, named, workspace))
+            chosen["judge"] = asyncio.run(
+                committed_by(RUBRICS, probe, kind, named, workspace=workspace)
+            )
     wrong = SchemaRegistry().validate_inline(scorer.params_schema, chosen)
     if wrong:
         raise UsageError(f"expected parameters of {scorer.name}: {wrong[0].detail}")
     return chosen
-
-
-async def _committed_judge(kind: ProviderKind, model: str, workspace: Workspace) -> JsonObject:
-    from functools import partial  # noqa: PLC0415
-
-    from theatre.api.judge import open_model  # noqa: PLC0415
-    from theatre.verification.judge.scorer import committed_judge, probe  # noqa: PLC0415
-
-    async with open_model(workspace, kind) as asked:
-        temperature = await asked.probe_temperature(partial(probe, kind, model))
-    return committed_judge(model, temperature=temperature, repeats=1, provider=kind)
 
 
 async def _ask(

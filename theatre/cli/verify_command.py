@@ -13,7 +13,7 @@ import click
 
 from theatre.api.workspace import Workspace
 from theatre.cli.exits import json_option
-from theatre.cli.judge_options import choose_scoring, judge_options
+from theatre.cli.judge_options import JudgeChoice, choose_scoring, judge_options
 from theatre.cli.options import header_option
 from theatre.cli.verification_ground_truth import (
     GroundTruth,
@@ -91,7 +91,8 @@ class VerifyOptions:
     retries: int
     min_replays: int
     judge: str
-    scoring_model: str
+    judge_models: tuple[str, ...]
+    judge_split: str | None
     judge_repeats: int
     dry_run: bool
     new: bool
@@ -260,9 +261,12 @@ def _write_template(
     given: VerifyOptions, named: NamedOracle, truth: GroundTruth, workspace: Workspace
 ) -> None:
     scoring = choose_scoring(
-        given.judge,
-        model=given.scoring_model,
-        repeats=given.judge_repeats,
+        JudgeChoice(
+            judge=given.judge,
+            models=given.judge_models,
+            split=given.judge_split,
+            repeats=given.judge_repeats,
+        ),
         changes=truth.records,
         workspace=workspace,
         quiet=given.quiet,

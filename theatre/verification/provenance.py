@@ -13,8 +13,9 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.comparison import find_differences
 from theatre.engine.models import GroundTruthEpisode
 from theatre.engine.scoring.provider import ABSENT, at_path
+from theatre.judging.panel import judges_of, split_of
 from theatre.verification.errors import NoRecordError, NoVerificationError
-from theatre.verification.judge.scorer import SCORER
+from theatre.verification.judge.scorer import SCORER, committed_judge
 from theatre.verification.records import make_episode, read_record
 from theatre.verification.scoring_providers import LEXICAL, ScoringProvider, judged_scoring
 from theatre.verification.template import (
@@ -100,12 +101,19 @@ def _scoring(template: JsonObject) -> ScoringProvider:
     chosen = "scoring.criteria_scorers.precision"
     if at_path(template, f"{chosen}.scorer") != SCORER.name:
         return LEXICAL
-    judge = f"{chosen}.params.judge"
+    params = _at(template, f"{chosen}.params")
+    judges = [
+        committed_judge(
+            cast("str", judge.get("model")),
+            temperature=cast("int | None", judge.get("temperature")),
+            repeats=cast("int", judge.get("repeats")),
+            provider=cast("str", judge.get("provider")),
+        )
+        for judge in judges_of(params)
+    ]
     return judged_scoring(
-        _at(template, f"{judge}.model"),
-        temperature=_at(template, f"{judge}.temperature"),
-        repeats=_at(template, f"{judge}.repeats"),
-        provider=_at(template, f"{judge}.provider"),
+        *judges,
+        split=split_of(params) if "panel" in params else None,
         controls=_at(template, f"{chosen}.params.controls"),
     )
 

@@ -18,13 +18,14 @@ from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
 from theatre.engine.scoring.arithmetic import rounded_number
 from theatre.engine.scoring.provider import at_path
 from theatre.judging.messages import answered_by
+from theatre.judging.panel import judges_of
 from theatre.verification.change_facts import change_facts
 from theatre.verification.judge.measures import (
     NotMeasurableError,
     claim_verdicts,
     covered_changes,
 )
-from theatre.verification.judge.scorer import SCORER, Measured, repeat_passes
+from theatre.verification.judge.scorer import SCORER, Measured, repeat_passes, repeats_of
 from theatre.verification.lexical import (
     PRECISION,
     RECALL,
@@ -133,9 +134,9 @@ def _judged_reader(template: JsonObject) -> DetailReader:
         {"criteria": {"criteria_ids": [*judged]}, "scoring": {"criteria_scorers": judged}},
         {SCORER.name: SCORER},
     )
-    repeats = at_path(chosen, f"{_PRECISION}.params.judge.repeats")
+    params = cast("JsonObject", at_path(chosen, f"{_PRECISION}.params"))
     return DetailReader(
-        passes=cast("int", repeats),
+        passes=sum(map(repeats_of, judges_of(params))),
         read=lambda episode, _: _judged_detail(provider, episode),
     )
 

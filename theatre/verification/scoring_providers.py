@@ -15,18 +15,20 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import ANSWER, Scorer
 from theatre.engine.rlmf_export import SealedBundle, judgements_of
 from theatre.engine.scoring.provider import at_path
+from theatre.judging.panel import judges_of, panel_of, split_of
+from theatre.verification.judge.agreement import COMPUTATION as JUDGE_AGREEMENT
 from theatre.verification.judge.control_errors import COMPUTATION as CONTROL_ERRORS
 from theatre.verification.judge.questions import METHODOLOGY
-from theatre.verification.judge.scorer import SCORER, committed_judge
+from theatre.verification.judge.scorer import SCORER
 from theatre.verification.judge.second_opinion import BEYOND, COMPUTATION
 from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY
 
 # The judge in a verification certificate, and its second opinion.
 
 
-_JUDGE = "scoring.criteria_scorers.precision.params.judge"
+_PARAMS = "scoring.criteria_scorers.precision.params"
 _UNKNOWN = "unknown"
-_COMMITTED = ("model", "temperature", "repeats")
+_COMMITTED = ("provider", "model", "temperature")
 
 
 def find_origins(record: JsonObject) -> Iterator[str]:
@@ -55,17 +57,37 @@ def certified_judge(sealed: SealedBundle, origins: Mapping[str, int]) -> JsonObj
     model. `second_opinion`, and `controls`, the judge's errors on claims of known truth, are null
     where the programme has no such step, or did not complete it.
     """
-    judge = at_path(sealed.template, _JUDGE)
-    if not isinstance(judge, dict):
+    params = at_path(sealed.template, _PARAMS)
+    judges = judges_of(params) if isinstance(params, dict) else []
+    if not judges or not isinstance(params, dict):
         return None
+    temperatures = {cast("int | None", judge["temperature"]) for judge in judges}
     opinion, errors = (_computed(sealed, one.pin) for one in (COMPUTATION, CONTROL_ERRORS))
     return {
-        **{name: judge[name] for name in _COMMITTED},
+        "model": _names(judges),
+        "temperature": temperatures.pop() if len(temperatures) == 1 else None,
+        "repeats": judges[0]["repeats"],
+        **({"panel": _panel(sealed, params)} if "panel" in params else {}),
         "origins": dict(sorted(origins.items())),
         "second_opinion": None
         if opinion is None
         else {"beyond": opinion[0]["beyond"], **opinion[1]},
         "controls": None if errors is None else errors[1]["criteria"],
+    }
+
+
+def _names(judges: Sequence[JsonObject]) -> str:
+    """Return the models of the judges, as a certificate names who scored."""
+    return " + ".join(cast("str", judge["model"]) for judge in judges)
+
+
+def _panel(sealed: SealedBundle, params: JsonObject) -> JsonObject:
+    """Return the judges of a panel, their rule, and how far they agree; null without that step."""
+    agreed = at_path(sealed.aggregate, f"computed.{AGREEMENT}.criteria")
+    return {
+        "split": split_of(params),
+        "judges": [{name: judge[name] for name in _COMMITTED} for judge in judges_of(params)],
+        "agreement": agreed if isinstance(agreed, dict) else None,
     }
 
 
@@ -80,6 +102,9 @@ def _computed(sealed: SealedBundle, pin: str) -> tuple[JsonObject, dict[str, Any
             return steps[step["step_id"]]["input_spec"]["params"], result["output"]
     return None
 
+
+AGREEMENT = "judge_agreement"
+"""The step that says how far the judges of a panel agree."""
 
 SECOND_OPINION = "second_opinion"
 """The step that compares a judge with the words of the diff."""
@@ -105,6 +130,8 @@ class ScoringProvider:
     """Criterion → scorer with parameters."""
     steps: Sequence[JsonObject] = ()
     """The steps of the programme that compute over what was scored."""
+    aggregate_steps: Sequence[JsonObject] = ()
+    """Those whose results stand next to the scores."""
 
 
 LEXICAL = ScoringProvider(
@@ -151,31 +178,36 @@ _JUDGED_PATHS: Mapping[str, Mapping[str, str]] = {
 
 
 def judged_scoring(
-    model: str,
-    *,
-    temperature: int | None,
-    repeats: int,
-    controls: JsonObject,
-    provider: str = "anthropic",
+    *judges: JsonObject, controls: JsonObject, split: str | None = None
 ) -> ScoringProvider:
-    """Return the scoring by a model of a provider, with the lexical one at weight 0.
+    """Return the scoring by committed judges, with the lexical one at weight 0.
 
-    `temperature` is None for a model that takes none; `repeats` is how often it judges an answer,
-    and `controls` how many claims of known truth it is asked about (`committed_controls`).
+    `split` is the rule of a panel, where there are several, and `controls` says how many claims
+    of known truth each is asked about (`committed_controls`).
     """
-    judge = committed_judge(model, temperature=temperature, repeats=repeats, provider=provider)
+    who: JsonObject = {"judge": judges[0]} if split is None else {"panel": panel_of(judges, split)}
     judged: dict[str, JsonObject] = {
         measure: {
             "scorer": SCORER.name,
             "params": {
                 "measure": measure,
                 "record": "record",
-                "judge": judge,
+                **who,
                 **paths,
                 **({"controls": controls} if measure == "precision" else {}),
             },
         }
         for measure, paths in _JUDGED_PATHS.items()
+    }
+    agreed: JsonObject = {
+        "step_id": AGREEMENT,
+        "type": "deterministic_computation",
+        "input_spec": {
+            "computation": JUDGE_AGREEMENT.name,
+            "over": "episodes",
+            "in_aggregate": True,
+            "params": {"criteria_scorers": dict(judged)},
+        },
     }
     pairs: JsonObject = {criterion: f"lexical_{criterion}" for criterion in judged}
     second = {f"lexical_{name}": entry for name, entry in LEXICAL.criteria_scorers.items()}
@@ -203,7 +235,7 @@ def judged_scoring(
         },
     }
     return ScoringProvider(
-        scorer_version=model,
+        scorer_version=_names(judges),
         methodology=METHODOLOGY,
         criteria_human=(
             "By a language model; the criteria that begin with lexical_ are its second opinion, by "
@@ -213,4 +245,5 @@ def judged_scoring(
         scorers=(SCORER, *LEXICAL.scorers),
         criteria_scorers=criteria_scorers,
         steps=(errors, compared),
+        aggregate_steps=() if split is None else (agreed,),
     )

@@ -91,6 +91,7 @@ def oracle_template(
                 "timeout_seconds": terms.timeout_seconds,
                 "output_spec": OUTPUT_SPEC,
             },
+            *scoring.aggregate_steps,
             {"step_id": "aggregate_scores", "type": "aggregation"},
             *scoring.steps,
         ],

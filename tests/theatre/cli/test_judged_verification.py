@@ -264,6 +264,60 @@ def test_who_speaks_to_an_obedient_judge_is_flagged_by_the_words(tmp_path: Path)
             assert f"{name}: judge and second opinion disagree" in told.stdout
 
 
+PANEL = (
+    *("--judge", "anthropic", "--judge-split", "majority"),
+    *("--judge-model", "ada", "--judge-model", "bo", "--judge-model", "anthropic:cy"),
+)
+
+
+def test_of_three_judges_the_one_that_obeys_is_outvoted_and_the_agreement_published(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "oracle.py").write_text(INJECTING, encoding="utf-8")
+    service = MessagesService(reading, by_model={"cy": obedient})
+    run = judged(tmp_path, service, *PANEL, construct="oracle:summarise")
+    assert (run.answer.code, run.report["check"]["verdict"]) == (0, "valid, logged")
+    assert [run.report["scores"][name] for name in JUDGED] == [0, 0, 0.5]
+    files = load(run.bundle)
+    computed: Any = document(files, "scores/aggregate.json")["computed"]
+    found = computed["judge_agreement"]["criteria"]["precision"]
+    assert [(one["model"], one["mean"]) for one in found["judges"]] == [
+        ("ada", 0),
+        ("bo", 0),
+        ("cy", 1),
+    ]
+    assert (found["items"], found["split_items"], found["unmeasured"]) == (COMMITS, COMMITS, 0)
+    certificate = run.bundle.parent / "verification_certificate.json"
+    judge = json.loads(certificate.read_bytes())["judge"]
+    assert (judge["model"], judge["panel"]["split"]) == ("ada + bo + cy", "majority")
+    assert judge["panel"]["agreement"] == computed["judge_agreement"]["criteria"]
+    inspected = forked("inspect", certificate, home=tmp_path / "home")
+    assert "agreement    precision: " in inspected.stdout
+    forged = {**files, "scores/aggregate.json": files["scores/aggregate.json"].replace(
+        b'"split_items":' + str(COMMITS).encode(), b'"split_items":0', 1
+    )}  # fmt: skip
+    assert "aggregate" in failed_ids(check(store(resealed(forged, Effort.CHAIN), tmp_path / "f")))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (PANEL[:2] + PANEL[4:], "expected --judge-split (mean, majority, unanimous, unscored)"),
+        (PANEL[:-2], "expected at most 5 judges, an odd number for a majority, got 2"),
+        (PANEL[:4], "expected several --judge-model with --judge-split, got one"),
+        ((*PANEL, "--judge-model", "ada"), "expected each --judge-model once, got one twice"),
+        ((*PANEL, "--judge-repeats", "2"), "expected --judge-repeats 1 with several judges"),
+    ],
+)
+def test_what_is_no_panel_is_refused_before_anyone_is_asked(
+    tmp_path: Path, options: tuple[str, ...], expected: str
+) -> None:
+    service = MessagesService(reading)
+    answer = judged(tmp_path, service, *options).answer
+    said = " ".join((answer.stdout + answer.stderr).split())
+    assert (answer.code, expected in said, service.requests) == (2, True, []), said
+
+
 def test_a_change_whose_judge_cannot_be_read_is_unscored_and_caps_the_tier(tmp_path: Path) -> None:
     first_claims, first_reply = 1, CALLS_A_CHANGE
     service = MessagesService(reading, bad_days={first_claims: "refusal", first_reply: "malformed"})

@@ -32,11 +32,13 @@ class MessagesService:
         takes_temperature: bool = True,
         elsewhere: str = "",
         provider: str = "anthropic",
+        by_model: Mapping[str, Verdicts] | None = None,
     ) -> None:
         self.provider = provider
         self.requests: list[dict[str, Any]] = []
         self.keys: set[str] = set()
         self._judge = judge
+        self._by_model = by_model or {}
         self._bad_days = bad_days or {}
         self._always = always
         self._takes_temperature = takes_temperature
@@ -62,7 +64,8 @@ class MessagesService:
         if bad is None and "temperature" in body and not self._takes_temperature:
             return _error("400 Bad Request", "temperature: not supported by this model")
         model = body["model"]
-        said = json.dumps(self._judge(json.loads(body["messages"][-1]["content"])))
+        judge = self._by_model.get(model, self._judge)
+        said = json.dumps(judge(json.loads(body["messages"][-1]["content"])))
         message = MESSAGES[self.provider]
         whole = message(model, said)
         answers = {

@@ -19,6 +19,7 @@ from theatre.engine.rlmf_export import SealedBundle, measured_calibration
 from theatre.verification.certificate import training_calibration, verification_certificate
 from theatre.verification.errors import NoVerificationError
 from theatre.verification.judge.controls import committed_controls
+from theatre.verification.judge.scorer import committed_judge
 from theatre.verification.provenance import require_built_in, require_derived
 from theatre.verification.scoring_providers import judged_scoring
 from theatre.verification.template import EQUAL_WEIGHTS, OracleUnderTest, Terms, oracle_template
@@ -35,7 +36,8 @@ JUDGED = oracle_template(
     TERMS,
     sha256_hex(b""),
     scoring=judged_scoring(
-        "some-model", temperature=None, repeats=3, controls=committed_controls(100)
+        committed_judge("some-model", temperature=None, repeats=3),
+        controls=committed_controls(100),
     ),
 )
 

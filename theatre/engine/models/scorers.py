@@ -86,9 +86,11 @@ class Judge(Protocol):
 
 
 def judge_providers(params: object) -> frozenset[str]:
-    """Return the providers that the judges in a scorer's parameters commit to, `judge` or many."""
-    judge = params.get("judge") if isinstance(params, dict) else None
-    judges = judge if isinstance(judge, list) else [judge]
+    """Return the providers that a scorer's parameters commit to: of its judge, or of a panel's."""
+    known = params if isinstance(params, dict) else {}
+    panel = known.get("panel")
+    judges = panel.get("judges") if isinstance(panel, dict) else [known.get("judge")]
+    judges = judges if isinstance(judges, list) else []
     named = (one.get("provider") for one in judges if isinstance(one, dict))
     return frozenset(one for one in named if isinstance(one, str))
 

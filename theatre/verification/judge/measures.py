@@ -37,7 +37,8 @@ class NotMeasurableError(Exception):
     """A judge gave no usable answer, or the dataset holds nothing to ask about."""
 
 
-Measure: TypeAlias = Asking[Fraction | None]
+Measure: TypeAlias = Asking[list[Fraction] | None]
+"""Comes to the votes of one judge, from 0 to 1, item by item; None where there is none to rate."""
 
 
 def claim_verdicts(case: ScoringCase) -> Asking[list[JudgedClaim]]:
@@ -112,14 +113,14 @@ def _supported(case: ScoringCase, change: Change, texts: dict[int, str]) -> Aski
 
 
 def precision(case: ScoringCase) -> Measure:
-    """Return supported / distinct claims (`claim_verdicts`); None where nothing is claimed.
+    """Return 1 or 0 for each distinct claim (`claim_verdicts`); None where nothing is claimed.
 
     0 where the answer is no array.
     """
     judged = yield from claim_verdicts(case)
     if not isinstance(case.answer, list):
-        return Fraction(0)
-    return Fraction(sum(claim.supported for claim in judged), len(judged)) if judged else None
+        return [Fraction(0)]
+    return [Fraction(claim.supported) for claim in judged] or None
 
 
 def covered_changes(case: ScoringCase) -> Asking[CoveredChanges | None]:
@@ -151,8 +152,8 @@ def recall(case: ScoringCase) -> Measure:
     """
     covered = yield from covered_changes(case)
     if not isinstance(case.answer, str):
-        return Fraction(0)
-    return None if covered is None else Fraction(covered.surfaced, covered.total)
+        return [Fraction(0)]
+    return None if covered is None else [Fraction(covered.surfaced, covered.total)]
 
 
 def reply_accuracy(case: ScoringCase) -> Measure:
@@ -167,7 +168,7 @@ def reply_accuracy(case: ScoringCase) -> Measure:
     if len(question) + len(canonical_json(case.expected)) > QUESTION_CHARACTERS:
         raise NotMeasurableError
     if not isinstance(case.answer, str):
-        return Fraction(0)
+        return [Fraction(0)]
     data: JsonObject = {
         **change.files,
         "question": question,
@@ -175,7 +176,7 @@ def reply_accuracy(case: ScoringCase) -> Measure:
         "reply": case.answer[:REPLY_CHARACTERS],
     }
     said = yield from _ask(case, "reply", data)
-    return _REPLY_SCORES[cast("str", said["verdict"])]
+    return [_REPLY_SCORES[cast("str", said["verdict"])]]
 
 
 MEASURES: dict[str, Callable[[ScoringCase], Measure]] = {

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 from typing import TypeAlias, TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, replay_judgement
 from theatre.judging.messages import ANTHROPIC
+from theatre.judging.panel import SplitError, judges_of, panel_schema, settle, split_of
 from theatre.judging.rubrics import Asking
 from theatre.verification.judge.measures import MEASURES, NotMeasurableError
 from theatre.verification.judge.questions import RUBRICS
@@ -22,17 +24,17 @@ Measured: TypeAlias = Callable[[ScoringCase], Asking[ResultT]]
 
 
 def judgement(case: ScoringCase) -> Judgement:
-    """Ask for the committed measure as often as was committed; return the mean.
+    """Ask for the committed measure as often as was committed; return the mean of its items.
 
-    None where every pass finds it undefined. UNMEASURABLE from the first pass on that has no
-    usable answer: what is left would be a choice among answers.
+    An item's score is what the votes of all judges come to by the rule of the panel; a judge's
+    vote is its mean over its passes. None where every pass finds nothing to rate. UNMEASURABLE
+    from the first pass on that has no usable answer, and where a split is to be unscored.
     """
     try:
         passes = yield from _passes(case, MEASURES[cast("str", case.params["measure"])])
-    except NotMeasurableError:
+        return _score(case, _votes(case, passes))
+    except (NotMeasurableError, SplitError):
         return UNMEASURABLE
-    scores = [score for score in passes if score is not None]
-    return float(sum(scores, Fraction(0)) / len(scores)) if scores else None
 
 
 def score(case: ScoringCase) -> float | None:
@@ -41,29 +43,70 @@ def score(case: ScoringCase) -> float | None:
 
 
 def pass_scores(case: ScoringCase) -> list[Fraction]:
-    """Return what each pass of a scored episode came to, where it was defined.
+    """Return what each pass of a scored episode came to, where it was defined, judge by judge.
 
     Raises as `repeat_passes`.
     """
     passes = repeat_passes(case, MEASURES[cast("str", case.params["measure"])])
-    return [score for score in passes if score is not None]
+    return [_mean(votes) for votes in passes if votes is not None]
+
+
+def panel_votes(case: ScoringCase) -> list[list[Fraction] | None]:
+    """Return each judge's votes on the items of an answer; None of one that had none to rate.
+
+    Raises as `repeat_passes`.
+    """
+    passes = repeat_passes(case, MEASURES[cast("str", case.params["measure"])])
+    return _votes(case, passes)
 
 
 def repeat_passes(case: ScoringCase, measure: Measured[ResultT]) -> list[ResultT]:
     """Return what `measure`, which asks as the committed one does, finds in each recorded pass.
 
-    Raises as `score`, and NotMeasurableError where a pass has no usable answer.
+    Those of one judge follow each other. Raises as `score`, and NotMeasurableError where a pass
+    has no usable answer.
     """
     return replay_judgement(_passes(case, measure), case.exchanges)
 
 
+def repeats_of(judge: JsonObject) -> int:
+    """Return how often a judge is asked about an answer."""
+    return int(cast("float", judge["repeats"]))
+
+
 def _passes(case: ScoringCase, measure: Measured[ResultT]) -> Asking[list[ResultT]]:
-    judge = cast("JsonObject", case.params["judge"])
     made = []
-    for number in range(int(cast("float", judge["repeats"]))):
-        found = yield from measure(replace(case, judge_seed=f"{case.judge_seed}/{number}"))
-        made.append(found)
+    for place, judge in enumerate(judges_of(case.params)):
+        # Of a judge alone the orders stay what they were before there were panels.
+        base = f"{case.judge_seed}/judge {place}" if place else case.judge_seed
+        for number in range(repeats_of(judge)):
+            seed = f"{base}/{number}"
+            asked = replace(case, params={**case.params, "judge": judge}, judge_seed=seed)
+            made.append((yield from measure(asked)))
     return made
+
+
+def _votes(
+    case: ScoringCase, passes: Sequence[list[Fraction] | None]
+) -> list[list[Fraction] | None]:
+    rest, votes = iter(passes), list[list[Fraction] | None]()
+    for judge in judges_of(case.params):
+        rated = [one for one in islice(rest, repeats_of(judge)) if one is not None]
+        votes.append([_mean(item) for item in zip(*rated, strict=True)] if rated else None)
+    return votes
+
+
+def _score(case: ScoringCase, votes: Sequence[list[Fraction] | None]) -> float | None:
+    split, rated = split_of(case.params), [given for given in votes if given is not None]
+    # Whether there is anything to rate is itself a matter that judges can differ about.
+    if split == "unscored" and 0 < len(rated) < len(votes):
+        raise SplitError
+    items = [settle(split, item) for item in zip(*rated, strict=True)]
+    return float(_mean(items)) if items else None
+
+
+def _mean(values: Sequence[Fraction]) -> Fraction:
+    return sum(values, Fraction(0)) / len(values)
 
 
 def committed_judge(
@@ -97,7 +140,8 @@ SCORER = Scorer(
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
         "additionalProperties": False,
-        "required": ["measure", "field", "record", "judge"],
+        "required": ["measure", "field", "record"],
+        "oneOf": [{"required": ["judge"]}, {"required": ["panel"]}],
         "properties": {
             "measure": {"enum": [*MEASURES]},
             "field": _PATH,
@@ -114,6 +158,7 @@ SCORER = Scorer(
                     "labelled_sha256": {"const": SHIPPED_SHA256},
                 },
             },
+            "panel": panel_schema(RUBRICS),
         },
         "if": {"properties": {"measure": {"const": "reply_accuracy"}}},
         "then": {"required": ["expected", "question"]},

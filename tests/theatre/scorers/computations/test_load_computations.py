@@ -24,6 +24,8 @@ from theatre.scorers.computations.chain_propagation import COMPUTATION as CHAIN_
 from theatre.scorers.computations.paired_answers import COMPUTATION as PAIRED_ANSWERS
 from theatre.scorers.computations.paired_separation import COMPUTATION as PAIRED_SEPARATION
 from theatre.scorers.computations.provenance_chain import COMPUTATION as PROVENANCE_CHAIN
+from theatre.verification.judge.agreement import COMPUTATION as JUDGE_AGREEMENT
+from theatre.verification.judge.control_errors import COMPUTATION as JUDGE_CONTROLS
 from theatre.verification.judge.second_opinion import COMPUTATION as SECOND_OPINION
 
 CHECKOUT = Path(__file__).parents[4]
@@ -32,6 +34,8 @@ SHIPPED = {
     "debate_audit_trial": DEBATE_AUDIT_TRIAL,
     "debate_control_effect": DEBATE_CONTROL_EFFECT,
     "debate_decisions": DEBATE_DECISIONS,
+    "judge_agreement": JUDGE_AGREEMENT,
+    "judge_controls": JUDGE_CONTROLS,
     "paired_answers": PAIRED_ANSWERS,
     "paired_separation": PAIRED_SEPARATION,
     "provenance_chain": PROVENANCE_CHAIN,
@@ -72,6 +76,8 @@ def test_the_documentation_names_each_computation_with_its_parameters() -> None:
         "debate_audit_trial": "-",
         "debate_control_effect": "-",
         "debate_decisions": "-",
+        "judge_agreement": "`criteria_scorers`",
+        "judge_controls": "`criteria_scorers`, `qualification?`",
         "paired_answers": "`twin`, `decision`, `right`",
         "paired_separation": "`first`, `second`, `verdicts_at`, `verdicts`, `score`",
         "provenance_chain": "`required?` (paths)",

@@ -1,0 +1,104 @@
+"""`judge_agreement`: how far the judges of a panel agree about the items that they all rated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import cast
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import Computation, ScorerKind, ScoringCase
+from theatre.engine.scoring import TheatreScoringProvider
+from theatre.engine.scoring.arithmetic import rounded_number
+from theatre.engine.scoring.ratings import agreement
+from theatre.judging.panel import judges_of, split_of
+from theatre.verification.judge.measures import NotMeasurableError
+from theatre.verification.judge.scorer import SCORER, panel_votes
+from theatre.verification.judge.second_opinion import answered_episodes
+
+
+@dataclass(slots=True)
+class _Panel:
+    """What the judges of one criterion gave; an item has a vote of each that rated it."""
+
+    params: JsonObject
+    items: list[list[Fraction]] = field(default_factory=list)
+    totals: list[tuple[Fraction, int]] = field(default_factory=list)
+    unmeasured: int = 0
+
+    def add(self, case: ScoringCase) -> None:
+        """Take the votes about one answer, if every judge has a usable one."""
+        try:
+            votes = panel_votes(case)
+        except NotMeasurableError:
+            self.unmeasured += 1
+            return
+        self.totals = self.totals or [(Fraction(0), 0)] * len(votes)
+        self.totals = [
+            (total + sum(given or ()), count + len(given or ()))
+            for (total, count), given in zip(self.totals, votes, strict=True)
+        ]
+        rated = [given for given in votes if given is not None]
+        self.items += [list(item) for item in zip(*rated, strict=True)]
+
+    def as_document(self) -> JsonObject:
+        judges = judges_of(self.params)
+        totals = self.totals or [(Fraction(0), 0)] * len(judges)
+        return {
+            "split": split_of(self.params),
+            "judges": [
+                {
+                    "provider": judge["provider"],
+                    "model": judge["model"],
+                    "items": count,
+                    "mean": rounded_number(total / count) if count else None,
+                }
+                for judge, (total, count) in zip(judges, totals, strict=True)
+            ],
+            "items": len(self.items),
+            "split_items": sum(len(set(item)) > 1 for item in self.items),
+            "unmeasured": self.unmeasured,
+            "agreement": agreement(self.items),
+        }
+
+
+def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
+    """Return for each criterion of a panel Krippendorff's alpha over its items, and each mean.
+
+    `criteria_scorers` is how each is scored. Items are claims, replies or summaries.
+    `split_items` counts those about which judges differ, `unmeasured` the answers about which a
+    judge gave nothing usable: they are in no other number.
+    """
+    chosen = cast("dict[str, JsonObject]", params["criteria_scorers"])
+    provider = TheatreScoringProvider(
+        {
+            "criteria": {"criteria_ids": list(chosen)},
+            "scoring": {"criteria_scorers": cast("JsonObject", chosen)},
+        },
+        {SCORER.name: SCORER},
+    )
+    found = {
+        name: _Panel(cast("JsonObject", entry.get("params", {}))) for name, entry in chosen.items()
+    }
+    for episode, answer in answered_episodes(lines):
+        for name, panel in found.items():
+            case = provider.case(name, episode, answer)
+            if isinstance(case, ScoringCase):
+                panel.add(case)
+    return {"criteria": {name: panel.as_document() for name, panel in found.items()}}
+
+
+COMPUTATION = Computation(
+    name="judge_agreement",
+    version="1",
+    kind=ScorerKind.JUDGED,
+    params_schema={
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["criteria_scorers"],
+        "properties": {"criteria_scorers": {"type": "object", "minProperties": 1}},
+    },
+    compute=compute,
+)
