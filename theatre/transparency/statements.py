@@ -10,21 +10,16 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    ECDSA,
-    SECP256R1,
-    EllipticCurvePrivateKey,
-    EllipticCurvePublicKey,
-)
-from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
     load_der_public_key,
 )
+from securesystemslib.exceptions import VerificationError
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
@@ -33,8 +28,9 @@ from theatre.transparency.errors import MalformedError, SignatureError
 from theatre.transparency.notes import decode_base64, encode_base64
 
 if TYPE_CHECKING:
-    # Loaded where a KMS needs it: it loads each cloud's client that is installed.
-    from securesystemslib.signer import SSlibKey
+    # Loaded where a signature is made or verified: it loads each cloud's client that is installed.
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.signer import Signer, SSlibKey
 
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
@@ -43,8 +39,6 @@ QUALIFICATION_TYPE: Final = "urn:echelon:attestation:qualification:v1"
 RESULT_TYPE: Final = "https://in-toto.io/attestation/svr/v0.2"
 BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 MAX_BUNDLE_BYTES: Final = 1024 * 1024
-
-_ECDSA: Final = ECDSA(SHA256())
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +49,7 @@ class IssuerKey:
 
     def __post_init__(self) -> None:
         """Refuse another kind of key, and a second spelling of one."""
-        if self.public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != self.der:
+        if self._public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != self.der:
             raise MalformedError("expected a public key as DER gives it, got another spelling")
 
     @classmethod
@@ -73,11 +67,10 @@ class IssuerKey:
         """Return the key with the id that our signatures carry: the library's own is another."""
         from securesystemslib.signer import SSlibKey  # noqa: PLC0415
 
-        return SSlibKey.from_crypto(self.public, keyid=self.kid)
+        return SSlibKey.from_crypto(self._public, keyid=self.kid)
 
     @property
-    def public(self) -> EllipticCurvePublicKey:
-        """Return the key; MalformedError where the bytes are none of P-256."""
+    def _public(self) -> EllipticCurvePublicKey:
         try:
             key = load_der_public_key(self.der)
         except (ValueError, UnsupportedAlgorithm) as error:
@@ -154,53 +147,16 @@ def _statement(certificate: JsonObject, kind: str, predicate: JsonObject) -> byt
     ).removesuffix(b"\n")
 
 
-class StatementSigner(Protocol):
-    """What signs: a signer of securesystemslib, of a KMS perhaps, or a `PrivateKey`."""
-
-    def sign(self, payload: bytes, /) -> Signature:
-        """Return the signature of these very bytes."""
-
-
-class Signature(Protocol):
-    """A signature as securesystemslib has it: the key's id, and the bytes in hex."""
-
-    keyid: str
-    signature: str
-
-
-@dataclass(slots=True)
-class MadeSignature:
-    """A signature that a `PrivateKey` made."""
-
-    keyid: str
-    signature: str
-
-
-@dataclass(frozen=True, slots=True)
-class PrivateKey:
-    """A P-256 key in this process: securesystemslib would load each cloud's client first."""
-
-    private: EllipticCurvePrivateKey
-    key: IssuerKey
-
-    def sign(self, payload: bytes, /) -> MadeSignature:
-        """Return the ECDSA signature, with SHA-256, as DER."""
-        return MadeSignature(self.key.kid, self.private.sign(payload, _ECDSA).hex())
-
-
-def sign_statement(payload: bytes, signer: StatementSigner) -> bytes:
+def sign_statement(payload: bytes, signer: Signer) -> bytes:
     """Return the Sigstore bundle of a statement, canonical JSON and a line feed.
 
     The signer's key must have been made with `IssuerKey.verifier`, whose id the bundle names.
     """
-    made = signer.sign(_signed_bytes(payload))
-    return _encode(payload, made.keyid, bytes.fromhex(made.signature))
+    from securesystemslib.dsse import Envelope  # noqa: PLC0415
 
-
-def _signed_bytes(payload: bytes) -> bytes:
-    """Return what is signed of a payload: the pre-authentication encoding of DSSE v1."""
-    kind = PAYLOAD_TYPE.encode()
-    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+    envelope = Envelope(payload, PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    return _encode(envelope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,21 +174,21 @@ class SignedStatement:
         Raises MalformedError for anything but the one spelling of a bundle with one signature,
         SignatureError where the key is not trusted or the signature is not its own.
         """
-        payload, kid, signature = _decode(data)
+        envelope, kid = _decode(data)
         trusted = {key.kid: key for key in keys}
         if kid not in trusted:
             raise SignatureError(f"expected a signature by a trusted key, got one by {kid!r:.80}")
         try:
-            trusted[kid].public.verify(signature, _signed_bytes(payload), _ECDSA)
-        except InvalidSignature as error:
+            envelope.verify([trusted[kid].verifier], threshold=1)
+        except VerificationError as error:
             raise SignatureError(f"expected a signature by {kid}, got another") from error
         try:
-            document = parse_object(payload)
+            document = parse_object(envelope.payload)
         except ParseError as error:
             raise MalformedError(f"expected a statement in strict JSON: {error}") from error
-        if canonical_line(document) != payload + b"\n":
+        if canonical_line(document) != envelope.payload + b"\n":
             raise MalformedError("expected a statement in canonical JSON, got another spelling")
-        return cls(payload, document, kid)
+        return cls(envelope.payload, document, kid)
 
     @property
     def sha256(self) -> str:
@@ -260,32 +216,38 @@ def named_key(data: bytes) -> str:
     return _decode(data)[1]
 
 
-def _encode(payload: bytes, kid: str, signature: bytes) -> bytes:
+def _encode(envelope: Envelope) -> bytes:
+    (signature,) = envelope.signatures.values()
     return canonical_line(
         {
             "mediaType": BUNDLE_TYPE,
-            "verificationMaterial": {"publicKey": {"hint": kid}},
-            "dsseEnvelope": {
-                "payload": encode_base64(payload),
-                "payloadType": PAYLOAD_TYPE,
-                "signatures": [{"keyid": kid, "sig": encode_base64(signature)}],
-            },
+            "verificationMaterial": {"publicKey": {"hint": signature.keyid}},
+            "dsseEnvelope": cast("JsonObject", envelope.to_dict()),
         }
     )
 
 
-def _decode(data: bytes) -> tuple[bytes, str, bytes]:
-    """Return payload, key id and signature of a bundle that has one signature, nothing else."""
+def _decode(data: bytes) -> tuple[Envelope, str]:
+    """Return envelope and key id of a bundle that has one signature and nothing else."""
+    from securesystemslib.dsse import Envelope  # noqa: PLC0415
+
     try:
         document: Any = parse_object(data, max_bytes=MAX_BUNDLE_BYTES)
         stated = document["dsseEnvelope"]
-        (one,) = stated["signatures"]
-        kid, signature = str(one["keyid"]), decode_base64(one["sig"])
-        payload = decode_base64(stated["payload"])
+        (signature,) = stated["signatures"]
+        kid, sig = signature["keyid"], signature["sig"]
+        envelope = Envelope.from_dict(
+            {
+                "payload": encode_base64(decode_base64(stated["payload"])),
+                "payloadType": PAYLOAD_TYPE,
+                "signatures": [{"keyid": kid, "sig": encode_base64(decode_base64(sig))}],
+            }
+        )
+        again = _encode(envelope)
     except (ParseError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedError(
             "expected a Sigstore bundle with one signature, got another"
         ) from error
-    if _encode(payload, kid, signature) != data:
+    if again != data:
         raise MalformedError("expected a Sigstore bundle of these members, got others")
-    return payload, kid, signature
+    return envelope, kid
