@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from theatre.api.workspace import Workspace, utc_now
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Judge, judge_providers
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.scoring.provider import criteria_scorers
@@ -70,12 +70,23 @@ async def open_judge(
     if not is_needed or not provider.needs_judge:
         yield None
         return
+    chosen = criteria_scorers(template).values()
+    async with open_judges([entry.get("params") for entry in chosen], workspace) as judges:
+        yield judges
+
+
+@contextlib.asynccontextmanager
+async def open_judges(params: Iterable[JsonValue], workspace: Workspace) -> AsyncIterator[Judge]:
+    """Open the models of all providers that parameters of judged scorers commit to.
+
+    Raises as `open_model`.
+    """
+    found = {kind for one in params for kind in judge_providers(one)}
+    # A judged scorer of a plug-in may name none: it was Anthropic's before there was a choice.
+    kinds = [kind for kind in PROVIDERS if kind in found] or ["anthropic"]
     async with contextlib.AsyncExitStack() as stack:
         yield _Judges(
-            {
-                kind: await stack.enter_async_context(open_model(workspace, kind))
-                for kind in _committed_kinds(template)
-            }
+            {kind: await stack.enter_async_context(open_model(workspace, kind)) for kind in kinds}
         )
 
 
@@ -87,14 +98,6 @@ class _Judges:
 
     async def ask(self, request: JsonObject) -> JsonObject:
         return await self._models[provider_of(request)].ask(request)
-
-
-def _committed_kinds(template: JsonObject) -> list[ProviderKind]:
-    """Return the providers of all judges that the criteria of a template commit to."""
-    chosen = criteria_scorers(template).values()
-    found = {kind for entry in chosen for kind in judge_providers(entry.get("params"))}
-    # A judged scorer of a plug-in may name none: it was Anthropic's before there was a choice.
-    return [kind for kind in PROVIDERS if kind in found] or ["anthropic"]
 
 
 async def committed_by(

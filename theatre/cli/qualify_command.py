@@ -115,7 +115,7 @@ def qualify(
     claims = read_labelled_files(labelled)
     usage = digest = exchanges = None
     if scorer.judgement is not None:
-        exchanges = asyncio.run(_ask(claims, scorer, chosen, workspace, kind))
+        exchanges = asyncio.run(_ask(claims, scorer, chosen, workspace))
         lines = exchange_lines(exchanges)
         usage, digest = usage_of_exchanges(exchanges), sha256_hex(lines)
         replace_durably(exchanges_path(out), lines)
@@ -177,12 +177,11 @@ async def _ask(
     scorer: Scorer,
     params: JsonObject,
     workspace: Workspace,
-    kind: ProviderKind,
 ) -> dict[str, list[JsonObject]]:
-    from theatre.api.judge import open_model  # noqa: PLC0415
+    from theatre.api.judge import open_judges  # noqa: PLC0415
     from theatre.verification.labelled_claims import ask_about_claims  # noqa: PLC0415
 
-    async with open_model(workspace, kind) as judge:
+    async with open_judges([params], workspace) as judge:
         return await ask_about_claims(claims, scorer, params, judge)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from theatre.cli.exits import ExitCode, exit_code_of
 from theatre.engine.canonical_json import canonical_line, canonical_sha256, sha256_hex
 from theatre.engine.errors import TheatreError
 from theatre.engine.scoring.qualification import counted_again
+from theatre.verification.judge.questions import RUBRICS
 
 pytestmark = pytest.mark.untraced
 
@@ -185,6 +187,25 @@ def test_a_judge_is_asked_about_each_claim_and_his_exchanges_are_kept(
         assert checked(out, "--labelled", labelled)["measured"] == "fail"
     exchanges.unlink()
     assert checked(out, "--labelled", labelled)["measured"] == "unanchored"
+
+
+def test_each_judge_of_a_panel_is_asked_in_the_form_of_its_own_provider(
+    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = {kind: MessagesService(reading, provider=kind) for kind in ("anthropic", "openai")}
+    judges = [RUBRICS.committed("m", temperature=0, provider=kind, repeats=1) for kind in services]
+    params = {"measure": "precision", "field": "key_claims", "record": "record"}
+    params |= {"panel": {"judges": judges, "split": "mean"}}
+    with contextlib.ExitStack() as stack:
+        for kind, service in services.items():
+            server = stack.enter_context(serving(service.respond))
+            monkeypatch.setenv(f"{kind.upper()}_API_KEY", KEY)
+            monkeypatch.setenv(f"{kind.upper()}_BASE_URL", f"http://127.0.0.1:{server.port}")
+        found = qualified(
+            labelled, tmp_path / "panel.json", "llm_judge", "--params", json.dumps(params)
+        )
+    assert found["usage"]["requests"] == 16
+    assert found["counts"]["supported"]["unusable"] == 0
 
 
 @pytest.mark.parametrize(
