@@ -224,21 +224,18 @@ def test_episodes_are_asked_more_than_once(ada: Client, stage: SumsStage, tmp_pa
     assert certificate["episode_counts"]["scored"] == 4
 
 
-def test_what_the_newest_template_reserves_is_committed_and_not_run(
+def test_a_template_with_a_qualification_is_for_the_command_line(
     ada: Client, stage: SumsStage
 ) -> None:
     scoring = cast("JsonObject", stage.template["scoring"])
+    (name, digest), *_ = cast("JsonObject", stage.template["dataset_hashes"]).items()
     scorers = cast("JsonObject", scoring["criteria_scorers"])
-    dataset = next(iter(cast("JsonObject", stage.template["dataset_hashes"])))
-    qualified: JsonObject = {one: {"dataset": dataset, "minimum": 0.8} for one in scorers}
-    scoring = scoring | {"qualifications": qualified}
-    path = committed(ada, stage.template | {"schema_version": "2.2.0", "scoring": scoring})
-    refused = run(ada, path)
-    assert (refused.status, refused.slug) == (422, "programme-refused")
-    assert refused.document["detail"].startswith(
-        "this version cannot run scoring.qualifications: reserved in 2.2.0"
-    )
-    assert ada.get(path).document["state"] == "COMMITTED"
+    qualified: JsonObject = {one: {"dataset": name, "sha256": digest} for one in scorers}
+    template = stage.template | {"schema_version": "2.2.0"}
+    template["scoring"] = scoring | {"qualifications": qualified}
+    refused = ada.post("/api/v1/theatres", {"template_json": template})
+    assert refused.status == 422
+    assert "qualification-local" in {one["rule"] for one in refused.document["errors"]}
 
 
 def test_what_went_wrong_is_told_without_the_folders_of_the_machine(

@@ -384,7 +384,8 @@ ERRORS = [
                          WEIGHTS: {"left": 0, "right": 1}},
          f"{CHOSEN}/left/scorer", from_api=True),
     Case("judge-local", {f"{CHOSEN}/left": {"scorer": "told",
-         "params": {"judge": {"provider": "openai"}}}, "/scorer_pins/told": "1"},
+         "params": {"judge": {"provider": "openai"}}}, "/scorer_pins/told": "1",
+         WEIGHTS: {"left": 0, "right": 1}},
          f"{CHOSEN}/left/scorer", from_api=True),
     Case("scorer-pin", {"/scorer_pins": {}}, "/scorer_pins"),
     # 3, 4, 9 and 20

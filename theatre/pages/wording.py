@@ -68,6 +68,11 @@ FINDINGS: Mapping[str, str] = {
     "one-expectation": "One answer is always expected for {}: saying it each time would do",
     "baseline-meets-interval": "On {} an answer without any work does as well",
     "labels-by-models": "The measure of {} was held against labels that language models made",
+    "controls-below-100": "Too few known claims went along to tell how the judge of {} errs",
+    "controls-show-no-skill": "On claims of known truth the judge of {} did no better than a coin",
+    "controls-recognisable": "The judge of {} could tell claims of known truth from the others",
+    "controls-differ-by-source": "The judge of {} errs more on one sort of known claims",
+    "controls-contradict-qualification": "The judge of {} errs not as its qualification says",
     "within-item-variance-unknown": "Questions were asked once: how much answers vary is unknown",
 }
 """Code of `findings` → what a reader has to know and no tier rule looks at."""

@@ -62,7 +62,7 @@ MISSING = {
 
 WITHOUT = {
     *("admin backup", "admin construct", "admin fsck", "admin recover", "admin restore"),
-    *("admin invite", "admin user"),
+    *("admin budget", "admin invite", "admin user"),
     *("completion", "construct list", "construct record", "construct serve", "debate sweep"),
     *(
         "demo",

@@ -120,7 +120,7 @@ def share_of(side: Hits) -> Document:
     """Return a share with Wilson's interval for as many claims as would vary as much."""
     hits, of = totals(side)
     if len(side) < 2:  # noqa: PLR2004 - one change has no spread
-        return interval_of(published(Fraction(hits, of)) if of else None, None, "undefined")
+        return share_interval(published(Fraction(hits, of)) if of else None, None, "undefined")
     single = all(claims == 1 for _, claims in side.values())
     trials = of if single else independent_claims(side)
     share, square = hits / of, Z * Z
@@ -128,10 +128,10 @@ def share_of(side: Hits) -> Document:
     centre = (share + square / (2 * trials)) / shrink
     half = Z * math.sqrt(share * (1 - share) / trials + square / (4 * trials * trials)) / shrink
     method = "wilson" if single else "cluster_wilson"
-    return interval_of(published(Fraction(hits, of)), (centre - half, centre + half), method)
+    return share_interval(published(Fraction(hits, of)), (centre - half, centre + half), method)
 
 
-def interval_of(value: float | None, ends: tuple[float, float] | None, method: str) -> Document:
+def share_interval(value: float | None, ends: tuple[float, float] | None, method: str) -> Document:
     """Return a value with its interval as documents have it."""
     low = high = None
     if ends is not None:
@@ -155,10 +155,10 @@ def independent_claims(side: Hits) -> float:
 def mean_of_shares(sides: tuple[Hits, Hits], shares: list[Document]) -> Document:
     """Return the mean of both shares; its interval joins theirs with their correlation (MOVER)."""
     if any(share["value"] is None for share in shares):
-        return interval_of(None, None, "undefined")
+        return share_interval(None, None, "undefined")
     value = published(sum((Fraction(*totals(side)) for side in sides), Fraction(0)) / 2)
     if value is None or any(share["low"] is None for share in shares):
-        return interval_of(value, None, "undefined")
+        return share_interval(value, None, "undefined")
     (hits_1, of_1), (hits_2, of_2) = map(totals, sides)
     first = {name: hits * of_1 - hits_1 * of for name, (hits, of) in sides[0].items()}
     second = {name: hits * of_2 - hits_2 * of for name, (hits, of) in sides[1].items()}
@@ -170,7 +170,7 @@ def mean_of_shares(sides: tuple[Hits, Hits], shares: list[Document]) -> Document
         a, b = (abs(share["value"] - share[side]) for share in shares)
         ends.append(value + sign * math.sqrt(max(0.0, a * a + b * b + 2 * together * a * b)) / 2)
     method = "mover" if all(share["method"] == "wilson" for share in shares) else "cluster_mover"
-    return interval_of(value, (ends[0], ends[1]), method)
+    return share_interval(value, (ends[0], ends[1]), method)
 
 
 def committed_qualifications(

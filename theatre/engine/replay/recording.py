@@ -53,6 +53,8 @@ def rounds_of(record: JsonObject) -> list[list[JsonObject]]:
 def answering_round(record: JsonObject) -> list[JsonObject]:
     """Return the calls of the round whose status is the episode's: of the first, if asked once."""
     rounds = rounds_of(record)
+    if len(rounds) == 1:
+        return rounds[0]
     return rounds[deciding_repeat([_status_of(made) for made in rounds])]
 
 
