@@ -44,6 +44,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/backend/test_logged_runs.py::test_a_writer_that_is_killed",
         "tests/backend/test_lost_ingestions.py",
         "tests/backend/test_lost_workers.py",
+        "tests/backend/test_paid_workers.py::test_a_worker_that_is_killed",
         "tests/backend/test_postgres_versions.py",
         "tests/backend/test_ratings.py::test_a_theatre_waits_on_when_the_service_starts_again",
         "tests/backend/test_ratings.py::test_people_have_as_long_as_was_committed",
