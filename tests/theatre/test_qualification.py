@@ -19,8 +19,6 @@ from theatre.engine.scoring.qualification import (
     qualification_document,
 )
 
-pytestmark = pytest.mark.untraced
-
 MEASURE: JsonObject = {
     "scorer": "mine", "version": "1", "kind": "textual", "params": {}, "threshold": 0.5,
 }  # fmt: skip

@@ -60,8 +60,6 @@ from theatre.files.datasets import DatasetRoots
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_computations, load_scorers
 
-pytestmark = pytest.mark.untraced
-
 SCORERS = load_scorers()
 MINE = {"mine": replace(SCORERS["contains_terms"], name="mine")}
 CAP, TIER = "measure-unqualified:colour", "tier.json"

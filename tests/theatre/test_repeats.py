@@ -59,8 +59,6 @@ from theatre.engine.scoring.arithmetic import NANO
 from theatre.engine.scoring.repeats import RepeatTally, mean_result
 from theatre.engine.scoring.tallies import ResampledUnits
 
-pytestmark = pytest.mark.untraced
-
 SOAK = bool(os.environ.get("ECHELON_SOAK"))
 SUCCESS = InvocationStatus.SUCCESS
 RIGHT: JsonObject = right(cast("Any", None))

@@ -15,7 +15,7 @@ from tests.theatre.runs import Finished, ScriptedAdapter, episodes, pilot_stage
 from theatre.engine.errors import PilotError
 from theatre.engine.scoring.planning import Pilot, WidthPlan
 
-pytestmark = pytest.mark.untraced
+pytestmark = pytest.mark.traced
 
 ANSWERS = [
     [float(share(f"{item} {n}") < share(f"skill {item}")) for n in range(4)] for item in range(300)

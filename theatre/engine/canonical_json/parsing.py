@@ -26,6 +26,8 @@ _STEPS = [(mark in b"[{") - (mark in b"]}") for mark in range(256)]
 _FIRST_WITH_EXPONENT = 1e21
 """ECMAScript writes whole numbers from here on as 1e+21, below as plain digits."""
 
+_LONGEST_READ_TWICE = 1024 * 1024
+
 _UTF8_BOM = b"\xef\xbb\xbf"
 
 
@@ -68,8 +70,10 @@ def read_canonical(data: bytes, *, max_depth: int = MAX_DEPTH) -> JsonValue | No
     very bytes has every key once, and no number or text that the bytes do not say. NOT_CANONICAL
     says nothing about them but that the strict parser must decide.
     """
-    # Most other spellings have a space here: they cost no second look.
-    value = NotCanonical.NOT_CANONICAL if b'": ' in data else fast_canonical_value(data)
+    # Most other spellings have a space here: they cost no second look. Nor does a long document,
+    # which a stranger may have made to be read twice.
+    is_likely = len(data) <= _LONGEST_READ_TWICE and b'": ' not in data
+    value = fast_canonical_value(data) if is_likely else NotCanonical.NOT_CANONICAL
     if not isinstance(value, NotCanonical):
         _refuse_deep_nesting(data, max_depth)
     return value
