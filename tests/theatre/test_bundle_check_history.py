@@ -26,8 +26,6 @@ from tests.theatre.test_bundle_check_verdicts import invented_history
 from tests.theatre.test_bundle_mutations import full_history
 from theatre.engine.bundle_check.standalone import verify
 
-pytestmark = pytest.mark.untraced
-
 FUTURE = "2034-01-01T00:00:00.000000Z"
 Edit = Callable[[Any], object]
 

@@ -57,8 +57,6 @@ from tests.theatre.trail_edits import (
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.canonical_json import JsonObject
 
-pytestmark = pytest.mark.untraced
-
 TRAIL, AGGREGATE, TASTE = "audit_trail.jsonl", "scores/aggregate.json", "hitl/taste.jsonl"
 
 

@@ -28,8 +28,6 @@ from theatre.engine.errors import CertificateError
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import product_template
 
-pytestmark = pytest.mark.untraced
-
 THEATRE_ID = "0b6f3f0e-6f4a-4c39-9c0e-5d5b8f2f7a11"
 REGISTRY = SchemaRegistry()
 HASHES: JsonObject = {"truth": "ab" * 32, "labels": "cd" * 32}
