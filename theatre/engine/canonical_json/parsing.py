@@ -26,7 +26,7 @@ _STEPS = [(mark in b"[{") - (mark in b"]}") for mark in range(256)]
 _FIRST_WITH_EXPONENT = 1e21
 """ECMAScript writes whole numbers from here on as 1e+21, below as plain digits."""
 
-_LONGEST_READ_TWICE = 1024 * 1024
+_LONGEST_READ_TWICE = 64 * 1024
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 
