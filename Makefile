@@ -1,6 +1,6 @@
 # Two commands matter: `make demo` and `make test`. Both install what they need into .venv.
 .POSIX:
-.PHONY: demo test check tests pythons soak soak-chaos soak-mutants soak-data soak-figures soak-pages
+.PHONY: demo test check check.log tests pythons pythons.log soak soak-chaos soak-mutants soak-data soak-figures soak-pages
 .PHONY: soak-adversaries publish bench bench-peers models gallery lock clean
 
 PYTHON = $$(sh .ci/pythons | head -n 1)
@@ -19,10 +19,13 @@ TESTS = OPENBLAS_NUM_THREADS=1 $(BIN) pytest -n $(WORKERS) --dist worksteal
 demo: $(RUN)
 	.venv/bin/echelon demo
 
-# All at once: checks and the other Pythons use the moments in which tests wait. What failed is the
-# line that begins with `make: ***`, and stands where it ended.
-test:
-	$(MAKE) -j 3 check pythons tests
+# All at once: checks and the other Pythons use the moments in which tests wait. What those two print
+# stands at the end: an error among ten thousand dots is one that no reader finds.
+test: $(DEV)
+	@$(MAKE) -j 3 check.log pythons.log tests; ended=$$?; cat .venv/check.log .venv/pythons.log; exit $$ended
+
+check.log pythons.log:
+	@$(MAKE) $(@:.log=) >.venv/$@ 2>&1
 
 # Lint, format, types, import directions.
 check: $(DEV)

@@ -194,8 +194,8 @@ def test_each_judge_of_a_panel_is_asked_in_the_form_of_its_own_provider(
 ) -> None:
     services = {kind: MessagesService(reading, provider=kind) for kind in ("anthropic", "openai")}
     judges = [RUBRICS.committed("m", temperature=0, provider=kind, repeats=1) for kind in services]
-    params = {"measure": "precision", "field": "key_claims", "record": "record"}
-    params |= {"panel": {"judges": judges, "split": "mean"}}
+    panel = {"judges": judges, "split": "mean"}
+    params = {"measure": "precision", "field": "key_claims", "record": "record", "panel": panel}
     with contextlib.ExitStack() as stack:
         for kind, service in services.items():
             server = stack.enter_context(serving(service.respond))
