@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from tests.theatre.test_template_validator import ERRORS, REPLAY, VALIDATOR, edited
 from theatre.engine.models import TheatreCriteria
@@ -14,10 +16,10 @@ WEIGHTS = "/criteria/weights"
 def test_criteria_are_frozen_and_closed() -> None:
     criteria = TheatreCriteria(criteria_ids=("a", "b"))
     assert (criteria.criteria_human, criteria.weights) == ("", {})
-    with pytest.raises(ValidationError, match="Instance is frozen"):
+    with pytest.raises(FrozenInstanceError):
         criteria.criteria_human = "changed"  # type: ignore[misc]
-    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
-        TheatreCriteria.model_validate({"criteria_ids": ["a"], "bonus": 1})
+    with pytest.raises(ValidationError, match="Unexpected keyword argument"):
+        TypeAdapter(TheatreCriteria).validate_python({"criteria_ids": ["a"], "bonus": 1})
 
 
 def test_weights_may_miss_one_by_a_millionth_and_by_no_more() -> None:

@@ -10,7 +10,7 @@ import pytest
 import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.canonical_json.writing import fast_canonical_bytes
@@ -306,7 +306,7 @@ def test_envelopes_are_frozen() -> None:
 )
 def test_a_retry_policy_has_bounds_and_no_further_members(policy: JsonObject) -> None:
     with pytest.raises(ValidationError):
-        RetryPolicy.model_validate(policy)
+        TypeAdapter(RetryPolicy).validate_python(policy)
 
 
 def assert_well_formed(attempt: Attempt) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import inspect
 import os
@@ -11,16 +10,18 @@ import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from theatre.construct_kit.envelopes import ConstructVersionError, Outcome, Question, write_answer
 from theatre.engine.canonical_json import JsonObject, json_type, sha256_hex
 from theatre.engine.errors import CanonicalisationError, ParseError
 from theatre.engine.oracle_contract import program_version, served_argv
+
+if TYPE_CHECKING:
+    import asyncio
 
 # A construct's version: given in hex, or computed of the files of its module.
 #
@@ -130,6 +131,7 @@ def declared_id(function: Callable[..., object]) -> str | None:
 
 
 # One event loop for every call of an async construct, whatever thread the call came in by.
+# Only such a construct waits for asyncio to be imported.
 
 
 _PATIENCE_SECONDS = 2.0
@@ -149,6 +151,8 @@ class EventLoopThread:
 
     def result_of(self, awaitable: Awaitable[object]) -> object:
         """Wait for an awaitable and return its result, or raise what it raised."""
+        import asyncio  # noqa: PLC0415  # see above
+
         with self._start:
             if self._loop is None:
                 self._loop = _start_loop()
@@ -160,6 +164,9 @@ class EventLoopThread:
 
 
 def _start_loop() -> asyncio.AbstractEventLoop:
+    import asyncio  # noqa: PLC0415  # see above
+    from concurrent.futures import Future  # noqa: PLC0415  # see above
+
     started: Future[asyncio.AbstractEventLoop] = Future()
     ending = asyncio.Event()
 

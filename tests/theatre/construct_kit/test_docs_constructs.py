@@ -169,7 +169,7 @@ def test_the_lines_of_plain_python_print_the_same(example: Path) -> None:
 
 def test_the_envelopes_shown_are_what_the_engine_sends_and_accepts() -> None:
     asked, answered = (json.loads(block) for block in blocks("json")[:2])
-    policy = RetryPolicy.model_validate(asked["metadata"]["retry_policy"])
+    policy = RetryPolicy(**asked["metadata"]["retry_policy"])
     metadata = InvocationMetadata(**asked["metadata"] | {"retry_policy": policy})
     sent = OracleInvocationRequest(**asked | {"metadata": metadata})
     attempt = read_answer(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, NoReturn, Self, TypeAlias, cast
-
-from pydantic import BaseModel, ConfigDict
+from typing import ClassVar, Literal, NoReturn, Self, TypeAlias, cast
 
 from theatre.engine.canonical_json import (
     MAX_INPUT_DEPTH,
@@ -193,14 +191,18 @@ class Scored:
 CriterionResult: TypeAlias = Scored | Verdict
 
 
-class TheatreCriteria(BaseModel):
-    """What a theatre measures, in committed order; `weights` empty means equal weights."""
+@dataclass(frozen=True, kw_only=True)
+class TheatreCriteria:
+    """What a theatre measures, in committed order; `weights` empty means equal weights.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    A plain class, which pydantic reads all the same: authors import this package, and wait for it.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     criteria_ids: tuple[str, ...]
     criteria_human: str = ""
-    weights: dict[str, float] = {}
+    weights: dict[str, float] = field(default_factory=dict)
 
 
 class FrozenObject(dict[str, JsonValue]):

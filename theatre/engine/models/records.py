@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import Any, Self, cast
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, ClassVar, Final, Self, cast
 
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -94,13 +92,28 @@ def _copied(value: object) -> JsonValue:
     return cast("JsonValue", value.value if isinstance(value, Enum) else value)
 
 
-class RetryPolicy(BaseModel):
-    """How often a failed call is tried again, and the first wait in seconds (then doubling)."""
+_MOST_RETRIES: Final = 10
+_LONGEST_BACKOFF: Final = 3600
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    max_retries: int = Field(default=2, ge=0, le=10)
-    backoff_seconds: float = Field(default=5, ge=0, le=3600)
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """How often a failed call is tried again, and the first wait in seconds (then doubling).
+
+    Raises ValueError for more than 10 retries, for a wait over an hour, and for less than none.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    max_retries: int = 2
+    backoff_seconds: float = 5
+
+    def __post_init__(self) -> None:
+        """Refuse what no template may commit."""
+        if not (
+            0 <= self.max_retries <= _MOST_RETRIES and 0 <= self.backoff_seconds <= _LONGEST_BACKOFF
+        ):
+            raise ValueError(f"expected 0 to 10 retries after 0 to 3600 seconds, got {self}")
 
     def as_document(self) -> JsonObject:
         """Return the policy as it is sent and stored."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 _SHA256 = "a SHA-256: 64 hexadecimal digits in lower case"
 _VERSION = "a version: 7 to 64 hexadecimal digits in lower case"
