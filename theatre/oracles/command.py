@@ -2,13 +2,15 @@
 
 A command runs isolated and under the limits of `local@1`, from a private copy of its files: its
 version is their hash and that of the settings. A container is an image by its digest, which podman
-or docker runs without a network; what it could reach is not tried, and so not certified.
+or docker runs without a network. That is looked at, with podman; what else it could reach is not
+tried, and so not certified.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -272,8 +274,41 @@ class ContainerAdapter(PlainAdapter):
         return self._version
 
     async def probe_isolation(self, _: Sequence[Path]) -> Isolation:
-        """Return that nothing is known to be closed: no probe runs within another's image."""
+        """Return whether the network is closed; no more is known, as no probe runs in the image."""
+        with contextlib.suppress(ConstructUnreachableError):
+            runtime = find_runtime()
+            # docker prepares no container without running it: there is nothing to look at.
+            if Path(runtime).name == "podman":
+                closed = await self._has_no_network(runtime)
+                return replace(NOT_ISOLATED, network=closed)
         return NOT_ISOLATED
+
+    async def _has_no_network(self, runtime: str) -> bool:
+        """Return whether a container as a call starts it has loopback alone, and one of its own.
+
+        Seen from outside, of a container whose program never runs. It sees no path of this machine
+        either, so that Unix sockets are as far away.
+        """
+        name = f"echelon-probe-{os.getpid()}-{id(self)}"
+        argv = container_argv(runtime, self._image, self._settings, name=name)
+        argv[1] = "create"
+        asked = (
+            argv,
+            [runtime, "init", name],
+            [runtime, "inspect", "--format", "{{.State.Pid}}", name],
+            # Of a service elsewhere the number would be that of another process here.
+            [runtime, "info", "--format", "{{.Host.ServiceIsRemote}}"],
+        )
+        try:
+            said = [await _run(one, b"") for one in asked]
+            pid, is_remote = (output.decode().strip() for _, output, _ in said[-2:])
+            if is_remote != "false" or any(code for code, _, _ in said):
+                return False
+            return _has_loopback_alone(Path("/proc", pid))
+        except (OSError, UnicodeDecodeError):
+            return False
+        finally:
+            await asyncio.shield(_run([runtime, "rm", "--force", name], b""))
 
     async def check_reachable(self) -> None:
         """Look for a runtime, and in it for the image; raises ConstructUnreachableError."""
@@ -321,6 +356,12 @@ class ContainerAdapter(PlainAdapter):
                     # The runtime's command may end while its container goes on.
                     await asyncio.shield(_run([runtime, "rm", "--force", name], b""))
         return judge_output(output, 0 if code == 0 else f"exit code {code}", stderr)
+
+
+def _has_loopback_alone(process: Path) -> bool:
+    devices = (process / "net" / "dev").read_text(encoding="ascii").splitlines()[2:]
+    is_own = (process / "ns" / "net").readlink() != Path("/proc/self/ns/net").readlink()
+    return is_own and [one.partition(":")[0].strip() for one in devices] == ["lo"]
 
 
 async def _require_daemon(runtime: str) -> None:

@@ -225,6 +225,11 @@ def test_an_image_is_certified_from_a_draft_and_its_bundle_checked(
     assert (run["outcome"], run["scores"], run["verification_tier"]) == (
         *("certified", {"right_result": 1}, "UNVERIFIED"),
     )
-    assert {"version-declared", "network-open"} <= set(run["findings"])
+    assert "version-declared" in run["findings"]
+    assert "network-open" not in run["findings"]
+    certificate = json.loads((Path(run["bundle_path"]) / "certificate.json").read_text())
+    closed = {"files": False, "processes": False, "network": True, "by": "none"}
+    assert certificate["isolation"] == closed
+    assert containers() == []
     checked = echelon("check", run["bundle_path"], "--json", home=home)
     assert checked.document["verdict"] == "valid, logged"
