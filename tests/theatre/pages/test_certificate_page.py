@@ -155,6 +155,24 @@ def test_how_right_a_measure_is_stands_with_whose_labels_say_so(observer: Certif
     assert "The score cannot be corrected for its errors: fewer than 100 items." in words
 
 
+def test_what_the_calls_took_is_said_in_tokens_money_and_quantiles(
+    observer: CertificatePage,
+) -> None:
+    usage: dict[str, Any] = {
+        "calls": 1200,
+        "calls_counted": 1199,
+        "input_tokens": 45000,
+        "output_tokens": 5100,
+    }
+    usage |= {"cost_usd": 0.0981, "latency_ms": {"p50": 120, "p95": 1300, "p99": 2100}}
+    words = said(replace(observer, certificate={**observer.certificate, "usage": usage}))
+    took = "1,200 calls, 45,000 tokens in, 5,100 out, 0.0981 US dollars; latency p50 120 ms, "
+    assert f"{took}p95 1,300 ms, p99 2,100 ms" in words
+    usage |= {"calls_counted": 0, "cost_usd": None}
+    words = said(replace(observer, certificate={**observer.certificate, "usage": usage}))
+    assert "1,200 calls, no tokens counted; latency p50 120 ms" in words
+
+
 def test_each_code_that_the_document_names_has_words() -> None:
     text = PAGE.read_text(encoding="utf-8")
     caps, findings = (
