@@ -6,8 +6,6 @@ import asyncio
 import importlib.util
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -233,10 +231,3 @@ def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
     (tmp_path / "certificate.json").write_text('{"tier": "PROVEN"}', "utf-8")
     with pytest.raises(UsageError, match="expected a calibration certificate"):
         Certificate.read(tmp_path)
-
-
-def test_what_authors_import_waits_for_nothing_heavy() -> None:
-    """Each public name is there within 0.2 s: asyncio or pydantic is a third of that."""
-    heavy = {"pydantic", "asyncio", "numpy", "jsonschema", "aiohttp", "logging"}
-    asked = "from theatre import *; import sys; print(*sys.modules)"
-    assert heavy.isdisjoint(subprocess.check_output([sys.executable, "-c", asked]).decode().split())

@@ -11,7 +11,8 @@ import pytest
 import theatre
 
 HEAVY = {
-    *("numpy", "aiohttp", "cryptography", "click", "jsonschema", "theatre.oracles"),
+    *("asyncio", "numpy", "aiohttp", "cryptography", "click", "jsonschema", "pydantic"),
+    "theatre.oracles",
     *("theatre.engine.replay", "theatre.engine.scoring", "theatre.engine.bundle_check.check"),
 }
 LOADED_BY_NAME = f"""
