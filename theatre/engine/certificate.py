@@ -43,7 +43,7 @@ _CRITERIA_METRICS = ("precision", "recall", "reply_accuracy")
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class CriterionAudit(_Part):
@@ -94,7 +94,7 @@ class CertifiedBaselines(_Part):
 class TheatreCalibrationCertificate(BaseModel):
     """One certificate of either execution path. Field meanings: docs/certificate.md."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     schema_version: Literal["1.2.0"] = "1.2.0"
 

@@ -61,7 +61,7 @@ class _Part(BaseModel):
     has the members that are written, whatever they hold.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

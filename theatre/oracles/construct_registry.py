@@ -46,7 +46,7 @@ PORT = "{port}"
 class ProgramEntry(BaseModel):
     """A construct that is run here: what to execute, and which files make its version."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     argv: list[str] = Field(min_length=1)
     folder: str
@@ -63,7 +63,7 @@ class ProgramEntry(BaseModel):
 class RemoteEntry(BaseModel):
     """A construct that is called: where, and which variables hold its request headers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     url: str = Field(min_length=1)
     headers_env: dict[str, str] = Field(default_factory=dict)
@@ -109,7 +109,7 @@ def read_accepted_templates(path: Path) -> Mapping[str, str]:
 class _Document(BaseModel):
     """A whole `constructs.toml`, as written."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     constructs: dict[
         str,

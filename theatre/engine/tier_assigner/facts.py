@@ -125,7 +125,7 @@ Uuid = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}
 class Record(BaseModel):
     """A frozen value without defaults for what is measured; unknown members are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     def as_document(self) -> JsonObject:
         """Return the JSON form; times are RFC 3339 UTC with microseconds."""
