@@ -184,6 +184,7 @@ def _values(page: CertificatePage) -> dict[str, Any]:
         "outcomes": wording.OUTCOMES,
         "version_sources": wording.VERSION_SOURCES,
         "no_agreement": wording.NO_AGREEMENT,
+        "methods": wording.METHODS,
         "does_not_prove": wording.DOES_NOT_PROVE,
         "past": _past(page.history),
     }

@@ -25,7 +25,7 @@ _TICKS = 4
 _MOST_VERSIONS = len(svg.MARKS)
 _MOST_CHOICES = 11
 TIERS = {"PROVEN": "proven", "BACKTESTED": "backtested", "UNVERIFIED": "unverified"}
-FAMILIES = {"replay": "a construct answers recorded episodes", "market": "a market decides"}
+FAMILIES = {"replay": "A construct answers recorded questions", "market": "A market decides"}
 STEPS = {
     "construct_invocation": "calls the construct",
     "deterministic_computation": "computes",

@@ -125,6 +125,17 @@ OUTCOMES: Mapping[str, str] = {
 }
 """Outcome of an episode → how it counts."""
 
+METHODS: Mapping[str, str] = {
+    "wilson": "Wilson's interval",
+    "bca": "bootstrap of the questions (BCa)",
+    "clt": "normal approximation",
+    "mixed_clt": "normal approximation, with people's part",
+    "cluster_bca": "bootstrap of the groups of questions (BCa)",
+    "cluster_clt": "normal approximation over groups of questions",
+    "cluster_mixed_clt": "normal approximation over groups of questions, with people's part",
+}
+"""Method of an interval → its words (docs/statistics.md)."""
+
 NO_AGREEMENT: Mapping[str, str] = {
     "not-rated": "no one scored every answer",
     "fewer-than-2-scorers": "only one person scored every answer",
