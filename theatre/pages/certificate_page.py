@@ -7,6 +7,7 @@ here may claim more than the certificate does (docs/certificate.md, "The wording
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -276,10 +277,18 @@ class Missing(NamedTuple):
     seen: object
 
 
+def _in_days(seen: object) -> object:
+    """Return a span such as `90 days, 0:00:00` without its hours; anything else as it is."""
+    if re.fullmatch(r"(\d+ days?, )?\d+:\d\d:\d\d(\.\d+)?", str(seen)) is None:
+        return seen
+    days, comma, _ = str(seen).partition(", ")
+    return days if comma else "less than a day"
+
+
 def _missing(page: CertificatePage) -> list[Missing]:
     seen = {one["code"]: one["seen"] for one in page.unmet or ()}
     return [
-        Missing(wording.explain_code(code, wording.CAPS), code, seen.get(code))
+        Missing(wording.explain_code(code, wording.CAPS), code, _in_days(seen.get(code)))
         for code in page.certificate["caps"]
     ]
 

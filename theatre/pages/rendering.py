@@ -126,8 +126,9 @@ def format_percent(value: float | None) -> str:
     if value is None:
         return NONE
     percent = 100 * value
-    near_an_end = 0 < percent < 1 or 99 < percent < 100  # noqa: PLR2004 - never 0 % or 100 %
-    return f"{percent:.{1 if near_an_end else 0}f}{_PERCENT}"
+    if not (0 < percent < 1 or 99 < percent < 100):  # noqa: PLR2004 - never 0 % or 100 %
+        return f"{percent:.0f}{_PERCENT}"
+    return f"{min(max(percent, 0.1), 99.9):.1f}{_PERCENT}"
 
 
 def format_range(low: float | None, high: float | None) -> str:

@@ -111,7 +111,7 @@ BASELINES: Mapping[str, str] = {
 NOT_APPLICABLE: Mapping[str, str] = {
     "judged": "a judge scores it",
     "human": "people have a share",
-    "no-field": "no field committed",
+    "no-field": "it looks at no single field",
     "unplayable": "not played to an end",
 }
 """Why a criterion has no baselines → the words of a table."""

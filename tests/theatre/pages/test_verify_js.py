@@ -59,7 +59,7 @@ ONLY_THE_CHECK_SEES = {
     "scores/aggregate.json/computed/**": "resolution",
     "tier.json/history/**": "history",
 }
-"""Places of which only `echelon check` sees a change, and the line that says "not checked" there."""
+"""Places of which only `echelon check` sees a change, and the line that is not checked there."""
 NOT_MADE = frozenset(
     {
         "certificate-schema",

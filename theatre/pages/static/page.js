@@ -27,6 +27,11 @@ for (const verdict of document.querySelectorAll("[data-expires]")) {
   }
 }
 
+// On paper nothing can be opened.
+matchMedia("print").addEventListener("change", ({ matches }) => {
+  for (const fields of document.querySelectorAll("details:has(> .fields)")) fields.open = matches;
+});
+
 // Verification: verify.js computes, this shows. The page's own bundle lies in the page (a file) or
 // comes from its service; a reader's own is chosen or dropped, and goes nowhere.
 const verification = document.getElementById("verification");
@@ -81,6 +86,25 @@ function offerVerification(section) {
     return inside ? { trust: inside, trustFrom: "the trust.json in the bundle" } : {};
   };
 
+  /** What a check that holds has shown, where it does not say so itself. */
+  const shown = {
+    inventory: "every file is listed, and no other is there",
+    sums: "every file has the digest that is listed",
+    "canonical-form": "every document has its one spelling",
+    "bundle-hash": "the certificate is about these files",
+    manifest: "the list of files belongs to this run",
+    commitment: "test, versions and questions hash to what was committed",
+    coin: "what drew order and samples was committed, too",
+    datasets: "questions and right answers are those that were committed",
+    "audit-chain": "every entry of the run's trail follows from the one before",
+    "audit-episodes": "the recorded answers are those of the trail",
+    times: "no time is earlier than what must come before it",
+    outcomes: "what was answered, missed and refused follows from the records",
+    aggregate: "scores and counts follow from the lines of scores",
+    "results-hash": "the results hash to what the certificate says",
+    tier: "the tier follows from facts that were counted here",
+    "certificate-fields": "the certificate says what the evidence says",
+  };
   const show = (result) => {
     const list = make("ul", "", { className: "checks" });
     const signs = { ok: "✓", failed: "✕", "not checked": "–" };
@@ -88,7 +112,8 @@ function offerVerification(section) {
       const item = make("li", "", { className: word.replace(" ", "-") });
       item.dataset.id = id;
       item.append(make("span", signs[word], { ariaHidden: "true" }), ` ${word} `, make("code", id));
-      const detail = expected || got ? `${why} (expected ${expected}, got ${got})` : why;
+      const says = why || (word === "ok" && shown[id]) || "";
+      const detail = expected || got ? `${says} (expected ${expected}, got ${got})` : says;
       if (detail) item.append(make("bdi", `: ${detail.slice(0, 600)}`, { dir: "auto" }));
       list.append(item);
     }
