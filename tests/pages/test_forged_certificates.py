@@ -107,6 +107,18 @@ def verified_there(window: Window) -> tuple[str, dict[str, tuple[str, str]]]:
     return window.verified()
 
 
+def test_the_page_of_a_service_verifies_what_that_service_has(
+    stage: PageStage, browser: Browser
+) -> None:
+    # What it sends is two gzip members, proofs in front: a browser's own stream takes one.
+    with opened_window(browser, stage.origin) as window:
+        window.open(f"{stage.origin}{stage.pages['certificate']}")
+        verdict, lines = verified_there(window)
+        assert window.faults == []
+    assert (verdict, red(lines)) == ("warn", set())
+    assert {name: lines[name][0] for name in PROOFS} == dict.fromkeys(PROOFS, "ok")
+
+
 def test_who_signs_with_another_key_is_red_by_the_readers_trust(
     stage: PageStage, browser: Browser, tmp_path: Path
 ) -> None:

@@ -1843,7 +1843,26 @@ export async function readArchive(bytes) {
   return atRoot(files);
 }
 
+/** What a gzip file holds. It may have several members; a browser's stream takes one at a time. */
 async function unpacked(bytes) {
+  const ends = [];
+  for (let at = bytes.indexOf(0x1f, 1); at >= 0; at = bytes.indexOf(0x1f, at + 1))
+    if (bytes[at + 1] === 0x8b && bytes[at + 2] === 8 && bytes[at + 3] === 0) ends.push(at);
+  expect(ends.length < 16, "expected an archive of a few gzip members");
+  const parts = [];
+  let from = 0;
+  for (const end of [...ends, bytes.length])
+    try {
+      parts.push(await unpackedMember(bytes.subarray(from, end)));
+      from = end;
+    } catch (error) {
+      // These bytes may be within a member, and end nothing.
+      if (error instanceof Defect || end === bytes.length) throw error;
+    }
+  return joined(...parts);
+}
+
+async function unpackedMember(bytes) {
   const parts = [];
   let size = 0;
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
