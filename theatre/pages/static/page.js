@@ -48,10 +48,10 @@ function offerVerification(section) {
   const lines = make("div");
   const held = JSON.parse(document.getElementById("bundle")?.textContent ?? "null");
   const { bundle, trust: trustAddress, module } = section.dataset;
-  const buttons = make("p");
+  const buttons = make("p", "", { className: "no-print" });
   const start = make("button", "Verify in this browser", { type: "button" });
   const hint = make("p", "Or drop a bundle here: its folder, its files or its .tar.gz. "
-    + "It stays in this browser.");
+    + "It stays in this browser.", { className: "no-print" });
   const pick = (words, members) => {
     const label = make("label", `${words} `);
     const input = make("input", "", { type: "file", ...members });
@@ -61,7 +61,7 @@ function offerVerification(section) {
   const [folderLabel, folder] = pick("A folder:", { webkitdirectory: true });
   const [fileLabel, file] = pick("An archive or files:", { multiple: true });
   const [trustLabel, ownTrust] = pick("The issuer’s trust.json, as you have it:", {});
-  const choices = make("div", "", { className: "choices" });
+  const choices = make("div", "", { className: "choices no-print" });
   choices.append(folderLabel, fileLabel, trustLabel);
   if (held || bundle) buttons.append(start);
   section.append(buttons, hint, choices, status, lines);
