@@ -313,16 +313,23 @@ def test_each_line_is_red_for_what_it_is_about(small: Path) -> None:
     files, other = load(small), "1" * 64
     record = next(path for path in files if path.startswith("invocations/"))
     lines = "scores/per_episode.jsonl"
+    facts: Any = json.loads(files["tier.json"])["facts"]
+    one_more = {"path": "more.json", "size_bytes": 3, "sha256": hashlib.sha256(b"{}\n").hexdigest()}
+    inventory = [*json.loads(files["manifest.json"])["file_inventory"], one_more]
+    listed = {"file_inventory": sorted(inventory, key=lambda one: one["path"])}
     changes: list[tuple[str, Files]] = [
+        ("sums", {"SHA256SUMS": other.encode() + files["SHA256SUMS"][64:]}),
         ("bundle-hash", edited(files, "certificate.json", evidence_bundle_hash=other)),
         ("manifest", edited(files, "manifest.json", bundle_id="another")),
         ("audit-chain", unchained(files)),
+        ("audit-chain", edited(files, "audit_trail.jsonl", entry_hash=other)),
         ("audit-episodes", edited(files, record, remark=1)),
         ("aggregate", edited(files, "scores/aggregate.json", composite_score=0.999)),
         ("results-hash", edited(files, "scores/aggregate.json", results_hash=other)),
         ("scores", edited(files, lines, composite=0.999)),
         ("outcomes", edited(files, lines, outcome="another")),
         ("tier", edited(files, "tier.json", assessment={"tier": "PROVEN"})),
+        ("tier", edited(files, "tier.json", facts=facts | {"total": facts["total"] + 1})),
         ("certificate-fields", edited(files, "certificate.json", verification_tier="PROVEN")),
         ("datasets", edited(files, "ground_truth/dataset.jsonl", remark=1)),
         ("coin", {"coin.txt": other.encode() + b"\n"}),
@@ -330,6 +337,7 @@ def test_each_line_is_red_for_what_it_is_about(small: Path) -> None:
         ("template", edited(files, "template.json", theatre_id="another")),
         ("canonical-form", {"tier.json": b" " + files["tier.json"]}),
         ("inventory", {"more.json": b"{}\n"}),
+        ("inventory", {"more.json": b"{}\n", **edited(files, "manifest.json", **listed)}),
     ]
     answers = ask([of_bundle(small, dict(files), now=NOW) for _, files in changes])
     red = [line for (line, _), one in zip(changes, answers, strict=True) if line in failed(one)]
