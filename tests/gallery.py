@@ -28,6 +28,7 @@ from tests.theatre.echelon_process import echelon
 FOLDER = ROOT / "fixtures" / "gallery"
 PAGE = ROOT / "docs" / "gallery.md"
 LANGUAGES, FILE_TYPES = FOLDER / "languages.jsonl", FOLDER / "file_types.jsonl"
+SENTENCES = FOLDER / "sentences.tsv"
 
 PUBLISHED = {
     "single_words": (0.640, "64.0 %"),
@@ -54,7 +55,7 @@ PER_TYPE, MOST_BYTES = 15, 6_000
 
 def languages() -> Iterator[dict[str, Any]]:
     """Yield a word, a pair of words and the whole of each sentence, by the hash of its line."""
-    for line in (FOLDER / "sentences.tsv").read_text(encoding="utf-8").splitlines():
+    for line in SENTENCES.read_text(encoding="utf-8").splitlines():
         language, sentence = line.split("\t")
         digest = hashlib.sha256(line.encode()).hexdigest()
         words = [word.strip(".,;:!?()") for word in sentence.split()]

@@ -58,6 +58,22 @@ def sealed_document(name: str, path: str) -> dict[str, Any]:
         return document
 
 
+def answers(name: str) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Return expectation and answer of each episode in a sealed bundle; None without an answer."""
+    with tempfile.TemporaryDirectory(prefix="echelon-sealed-") as folder:
+        bundle = unpacked(name, Path(folder))
+        lines = (bundle / "ground_truth" / "dataset.jsonl").read_bytes().splitlines()
+        expected = {one["episode_id"]: one["expected_output"] for one in map(json.loads, lines)}
+        records = map(json.loads, (one.read_bytes() for one in bundle.glob("invocations/*.json")))
+        return [
+            (
+                expected[one["episode_id"]],
+                one["calls"][-1]["attempts"][-1]["response"]["output_data"],
+            )
+            for one in records
+        ]
+
+
 def seal_what_is_stale(say: Callable[[str], None]) -> None:
     """Run each theatre whose bundle is not there, of another template, or fails its check."""
     EVIDENCE.mkdir(exist_ok=True)
