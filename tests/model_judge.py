@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.models import NAME, PORT, server, succeeded, write_rows
-from tests.sealed_evidence import JUDGE, ROOT, archive_of, pack
+from tests.models import NAME, PORT, server, short, succeeded, write_rows
+from tests.sealed_evidence import JUDGE, ROOT, archive_of, of_others, pack, sealed_document
 from tests.theatre.echelon_process import echelon
 from theatre.engine.canonical_json import JsonObject
 from theatre.verification.judge.scorer import committed_judge
@@ -98,7 +98,8 @@ def main(arguments: list[str]) -> int:
     count = parser.parse_args(arguments).claims
     url, model = (os.environ.get(f"ECHELON_MODELS_{one}") for one in ("URL", "MODEL"))
     with tempfile.TemporaryDirectory(prefix="echelon-judge-") as temporary:
-        folder = Path(temporary) / JUDGE
+        name = f"{JUDGE}_{short(model)}" if url else JUDGE
+        folder = Path(temporary) / name
         write_labelled(folder / "labelled", count)
         with contextlib.nullcontext() if url else server():
             for measure in MEASURES:
@@ -106,11 +107,17 @@ def main(arguments: list[str]) -> int:
         documents = [json.loads((folder / f"{one}.json").read_bytes()) for one in MEASURES]
         rows = "".join(map(row, documents))
         sys.stdout.write(f"{rows}{json.dumps(documents[-1]['usage'])}\n")
-        if not url and count == CLAIMS:
-            pack(folder, JUDGE)
-            write_rows(r"l\w+_(?:precision|judge)`", rows)
-            sys.stdout.write(f"{archive_of(JUDGE).name}: packed anew, read the page again\n")
+        if count == CLAIMS:
+            pack(folder, name)
+            write_rows(r"l\w+_(?:precision|judge)`", table())
+            sys.stdout.write(f"{archive_of(name).name}: packed anew, read the page again\n")
     return 0
+
+
+def table() -> str:
+    """Return the rows of the page: the scorer of words, and each judge."""
+    judges = [sealed_document(one, f"{MEASURES[1]}.json") for one in (JUDGE, *of_others(JUDGE))]
+    return "".join(map(row, [sealed_document(JUDGE, f"{MEASURES[0]}.json"), *judges]))
 
 
 if __name__ == "__main__":

