@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
+from starlette.routing import BaseRoute
 
 from backend.api import (
     account_routes,
@@ -120,16 +121,24 @@ def create_app(
     app.add_middleware(SafeMethodsMiddleware)
     app.add_middleware(RequestMiddleware, metrics=metrics)
     app.add_middleware(ForwardedMiddleware, trusted=settings.trusted_proxies)
-    app.include_router(operation_routes.router)
+    app.router.routes += _routes()
+    return app
+
+
+@cache
+def _routes() -> Sequence[BaseRoute]:
+    """Return the routes of every application of a process: what they declare is read once."""
+    every = APIRouter()
+    every.include_router(operation_routes.router)
     # Before the interface for programs: a page at a path of both is asked first.
     for pages in PAGES:
-        app.include_router(pages, include_in_schema=False)
-    app.include_router(page_routes.certificates, prefix=PREFIX, include_in_schema=False)
+        every.include_router(pages, include_in_schema=False)
+    every.include_router(page_routes.certificates, prefix=PREFIX, include_in_schema=False)
     for router in RESOURCES:
-        app.include_router(router, prefix=PREFIX)
-        app.include_router(router, include_in_schema=False)
-    app.include_router(verification_routes.router, prefix=LITERAL, include_in_schema=False)
-    return app
+        every.include_router(router, prefix=PREFIX)
+        every.include_router(router, include_in_schema=False)
+    every.include_router(verification_routes.router, prefix=LITERAL, include_in_schema=False)
+    return every.routes
 
 
 def _lifespan(

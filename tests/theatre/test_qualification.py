@@ -183,6 +183,7 @@ def drawn(
     ]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("right", "hard"),
     [

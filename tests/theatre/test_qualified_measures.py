@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -336,8 +338,12 @@ def own_keys(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def says_the(row: Any, _: int) -> float:  # noqa: ANN401
     """What `contains_terms` really gives on this set."""
-    claims = read_labelled_files([FOLDER]).claims
-    return float("the" in claims[row.claim_id].lower())
+    return float("the" in shipped_claims()[row.claim_id].lower())
+
+
+@cache
+def shipped_claims() -> Mapping[str, str]:
+    return read_labelled_files([FOLDER]).claims
 
 
 def faults(folder: Path, made: JsonObject, file: bytes, terms: str = "the") -> list[str]:
