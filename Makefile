@@ -53,7 +53,7 @@ soak: $(DEV)
 	ECHELON_SOAK=1 $(TESTS)
 	ECHELON_SOAK=1 sh .ci/reproduce
 
-# Every adversary on every shipped template: `make test` tries five on one of four families.
+# Every adversary on every shipped template: `make test` tries five on one template.
 soak-adversaries: $(DEV)
 	ECHELON_SOAK_ADVERSARIES=1 $(TESTS) tests/theatre/test_adversaries.py
 

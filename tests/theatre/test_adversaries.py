@@ -1,7 +1,7 @@
 """The table of adversaries: each row is carried out, and ends as the table says.
 
-`make test` tries five of those that answer on one template of four families, `make soak-data` on
-four more, `make soak-adversaries` all of them on all templates that are shipped.
+`make test` tries five of those that answer on one template, `make soak-data` on one of every other
+family, `make soak-adversaries` all of them on all templates that are shipped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A defect of the engine's arithmetic is found: by the very build that has it, and without it.
 
 Each is built into the engine's source. What the build then publishes, or would have published, is
-refused by its own check and by `verify_bundle.py`. `make test` builds one for each check, `make
-soak-mutants` the others.
+refused by its own check and by `verify_bundle.py`. `make test` builds one of a score and one of a
+tier, `make soak-mutants` the others.
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ FIRST = {
         'self.mean_over("scored")',
         "aggregate",
     ),
+    "PROVEN without telemetry": Defect(
+        f"{TIER}.assigner", 'yield "telemetry-missing", "0"\n', "pass\n", "tier"
+    ),
+}
+FURTHER = {
     "another holdout": Defect(
         f"{SCORING}.holdout",
         "int(digest[:16], 16)",
@@ -51,11 +56,6 @@ FIRST = {
         "threshold * total / 4\n",
         "invocations",
     ),
-    "PROVEN without telemetry": Defect(
-        f"{TIER}.assigner", 'yield "telemetry-missing", "0"\n', "pass\n", "tier"
-    ),
-}
-FURTHER = {
     "every weight counts alike": Defect(
         f"{SCORING}.arithmetic",
         "tuple(weight / total for weight in exact_weights)",
@@ -123,8 +123,6 @@ FURTHER = {
         "tier",
     ),
 }
-"""One of each check, and the others."""
-
 Refused = dict[str, list[str]]
 """What each of the two refuses of a bundle."""
 

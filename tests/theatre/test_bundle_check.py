@@ -119,6 +119,7 @@ def in_record(pointer: str, value: JsonValue) -> Change:
     return set_in(RECORD, f"/calls/0{pointer}", value)
 
 
+@pytest.mark.untraced
 def test_an_honest_bundle_passes_every_check_that_a_bundle_can_settle(real_run: SmallRun) -> None:
     report = check(real_run.sealed)
     assert statuses(report) == {id_: "unanchored" if id_ in UNANCHORED else "pass" for id_ in IDS}
@@ -463,6 +464,7 @@ def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
             check(tmp_path / name)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("change", "caught_by"),
     [

@@ -144,6 +144,7 @@ def test_an_honest_bundle_passes(tmp_path: Path, honest: Callable[[Path], Path])
     assert report.consistent
 
 
+@pytest.mark.untraced
 def test_a_cap_for_a_human_part_that_is_missing_cannot_be_left_out(tmp_path: Path) -> None:
     files = load(expired(tmp_path / "run"))
     cap = "human-part-missing:colour"
@@ -256,6 +257,7 @@ def other_error(_: Iterable[bytes], __: JsonObject) -> JsonObject:
     raise KeyError
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("compute", [other_error, giving({"lines": 4}), giving(None)])
 def test_a_computation_that_fails_otherwise_in_the_check_is_named(
     tmp_path: Path, compute: Compute

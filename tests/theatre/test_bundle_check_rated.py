@@ -148,6 +148,7 @@ def test_a_trail_that_tells_what_was_not_so_is_named(
     assert failed_ids(report) == failed
 
 
+@pytest.mark.untraced
 def test_authors_that_the_beginning_does_not_name_for_each_construct_are_named(
     files: Files, tmp_path: Path
 ) -> None:
@@ -204,6 +205,7 @@ FILES: list[tuple[str, Callable[[Files], Files], set[str]]] = [
 # fmt: on
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("forge", "failed"), [pytest.param(*case[1:], id=case[0]) for case in FILES]
 )

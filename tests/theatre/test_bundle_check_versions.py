@@ -53,6 +53,7 @@ def test_a_bundle_of_version_2_0_1_passes_by_the_documented_defaults(
     assert told["sanitised-input"] == '60 inputs by "theatre-sanitise/1.0.0"'
 
 
+@pytest.mark.untraced
 def test_gold_labels_without_a_hash_are_no_evidence_and_the_cap_for_them_is_recomputed(
     tmp_path: Path,
 ) -> None:

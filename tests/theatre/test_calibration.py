@@ -194,6 +194,7 @@ def test_murphys_parts_and_the_ece_are_the_textbook_ones(stated: list[Stated]) -
     assert expected_calibration_error(bins) == error
 
 
+@pytest.mark.untraced
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**32), st.sampled_from([100, 1300]))
 def test_the_order_of_episodes_changes_no_byte(seed: int, n: int) -> None:

@@ -49,6 +49,7 @@ def test_the_file_is_the_list_that_the_engine_tries_when_it_is_loaded() -> None:
     }
 
 
+@pytest.mark.untraced
 @pytest.mark.reproducibility
 @pytest.mark.parametrize("line", WRITTEN, ids=named)
 def test_a_value_at_a_border_has_its_form_by_either_way(line: dict[str, str]) -> None:
@@ -180,6 +181,7 @@ def test_orjson_as_it_is_is_trusted(tmp_path: Path) -> None:
     assert told_with(changed("form()"), tmp_path) == [True, True, form]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_an_orjson_that_writes_otherwise_is_not_asked(change: str, tmp_path: Path) -> None:
     assert told_with(changed(change), tmp_path) == [False, False, rfc8785.dumps(RECORD).decode()]

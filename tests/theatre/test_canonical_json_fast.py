@@ -21,6 +21,8 @@ from theatre.engine.canonical_json.writing import fast_canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 from theatre.engine.models import FrozenArray, FrozenObject, InvocationStatus
 
+pytestmark = pytest.mark.untraced
+
 VECTORS = Path(__file__).parents[2] / "fixtures" / "vectors" / "jcs"
 
 # What an invocation record holds: whole and other floats, a gap, words that need escapes.

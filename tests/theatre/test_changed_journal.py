@@ -44,6 +44,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> WitnessedTheatre:
     return theatre
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_killed_run_whose_journal_was_changed_is_never_certified(
     killed: WitnessedTheatre, tmp_path: Path, edit: str

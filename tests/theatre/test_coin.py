@@ -215,6 +215,7 @@ def interrupted(
         stage.run(ScriptedAdapter(answer), batch_size=1, around=around)
 
 
+@pytest.mark.untraced
 def test_a_run_that_goes_on_has_the_same_coin(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(6))
     interrupted(stage, 3)
@@ -299,6 +300,7 @@ def test_a_run_whose_commitment_is_logged_asks_by_its_nonce(logged_run: Finished
     assert verify(logged_run.bundle, now=LATE).word == "consistent"
 
 
+@pytest.mark.untraced
 def test_a_run_goes_on_with_the_nonce_that_it_began_with(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(6))
     interrupted(stage, 3, around=logged())

@@ -432,6 +432,7 @@ def test_a_step_is_noted_once_though_the_process_dies_behind_it(tmp_path: Path) 
     assert len(noted) == 2
 
 
+@pytest.mark.untraced
 def test_the_documented_step_verifies_the_log_that_it_names(tmp_path: Path) -> None:
     page = (CHECKOUT / "docs" / "scorers.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```json\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)

@@ -94,6 +94,7 @@ NOT_JSON = "output-not-json"
 SPEC: JsonObject = {"required": ["lines"], "properties": {"lines": {"maximum": 3}}}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("compute", "reason", "detail"),
     [
@@ -205,6 +206,7 @@ TIED: JsonObject = {"output_spec": SPEC, "escalation_path": "aggregate"}
 CHAIN: JsonObject = {"input_spec": {"computation": "provenance_chain"}}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("steps", "compute", "caps", "findings"),
     [
@@ -269,6 +271,7 @@ def test_a_certificate_says_which_steps_failed_and_the_tier_is_capped_by_those_o
     assert report.failed == ()
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("members", "path", "place", "caught_by"),
     [

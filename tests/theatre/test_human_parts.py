@@ -269,6 +269,7 @@ def pairs(values: list[Fraction]) -> Fraction:
     )
 
 
+@pytest.mark.untraced
 @per_property
 @given(UNITS)
 def test_alpha_is_one_less_observed_over_expected_disagreement(units: list[list[Fraction]]) -> None:

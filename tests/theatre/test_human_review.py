@@ -71,6 +71,7 @@ def waiting(tmp_path: Path) -> Waiting:
 AUTHORS = ["Ada Author", "  ada AUTHOR\t", "Bob Builder", "BOB BUILDER"]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("scorer", AUTHORS)
 def test_an_author_s_score_is_refused_however_the_name_is_written(
     waiting: Waiting, scorer: str
@@ -140,6 +141,7 @@ def test_an_item_twice_in_one_file_is_refused(waiting: Waiting) -> None:
     assert [code for code, _ in refusals] == ["item-already-scored"]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("score", [0.999, 5.001, -3, 0, 1e300, 2**53 - 1])
 def test_what_is_off_the_scale_is_refused(waiting: Waiting, score: float) -> None:
     ((code, message),) = waiting.refusal("Grace", waiting.score(score))
@@ -149,6 +151,7 @@ def test_what_is_off_the_scale_is_refused(waiting: Waiting, score: float) -> Non
     assert noted["score"] == score
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("score", "noted"),
     [

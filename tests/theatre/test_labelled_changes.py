@@ -27,6 +27,8 @@ from tests.theatre.labelled_changes import (
     read,
 )
 
+pytestmark = pytest.mark.untraced
+
 KINDS = {
     "plain": SUPPORTED,
     "paraphrase": SUPPORTED,

@@ -286,6 +286,7 @@ def test_forks_that_leave_no_room_for_the_rest_are_refused(family: str) -> None:
 # --- nothing can be changed after the commitment ---------------------------------------------
 
 
+@pytest.mark.untraced
 @FAMILIES
 def test_a_change_or_removal_of_any_committed_parameter_changes_the_hash(family: str) -> None:
     template = market(family)

@@ -334,6 +334,7 @@ def test_any_json_is_read_without_an_exception(answer: JsonValue) -> None:
     assert_well_formed(read_document(answer))
 
 
+@pytest.mark.untraced
 @given(
     st.dictionaries(
         st.sampled_from([*SUCCESS, "error_detail"]),

@@ -203,6 +203,7 @@ def test_an_object_is_asked_for_and_nothing_else_taken(data: bytes) -> None:
     assert caught.value.reason == "not-object"
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

@@ -356,6 +356,7 @@ def faults(folder: Path, made: JsonObject, file: bytes, terms: str = "the") -> l
     return [f"{one.pointer} {one.rule}: {one.detail}" for one in found]
 
 
+@pytest.mark.untraced
 def test_only_what_is_ones_own_fits_and_can_be_repeated_is_committed(
     tmp_path: Path, own_keys: Path
 ) -> None:
@@ -378,6 +379,7 @@ def test_only_what_is_ones_own_fits_and_can_be_repeated_is_committed(
         assert why in found, name
 
 
+@pytest.mark.untraced
 def test_a_reader_sees_who_signed_and_that_a_pure_measure_says_otherwise(
     tmp_path: Path, own_keys: Path, earned: Files
 ) -> None:

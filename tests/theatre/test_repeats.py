@@ -87,6 +87,7 @@ def problems(finished: Finished) -> tuple[list[str], dict[str, list[str]], list[
     )
 
 
+@pytest.mark.untraced
 def test_an_episodes_score_is_the_mean_of_its_answers(random_run: Finished) -> None:
     for line in random_run.lines("scores/per_episode.jsonl"):
         repeats = cast("dict[str, Any]", line["repeats"])
@@ -96,6 +97,7 @@ def test_an_episodes_score_is_the_mean_of_its_answers(random_run: Finished) -> N
             assert score == pytest.approx(sum(own) / K, abs=1e-9)
 
 
+@pytest.mark.untraced
 def test_both_checks_compute_every_number_again(random_run: Finished) -> None:
     assert problems(random_run) == ([], {}, [])
 
@@ -124,6 +126,7 @@ def test_the_order_of_questions_is_the_coins_and_mixes_episodes(tmp_path: Path) 
     assert order != sorted(order)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("limit", [1, 5])
 def test_no_more_calls_are_out_than_were_committed(tmp_path: Path, limit: int) -> None:
     out, most = 0, 0
@@ -148,6 +151,7 @@ def facts_and_caps(finished: Finished) -> tuple[dict[str, Any], list[str]]:
     return tier["facts"], tier["assessment"]["caps"]
 
 
+@pytest.mark.untraced
 def test_ten_episodes_asked_five_times_are_ten(tmp_path: Path) -> None:
     finished = repeated_run(tmp_path, 10, 5, at_random)
     facts, caps = facts_and_caps(finished)
@@ -185,6 +189,7 @@ LIARS: dict[str, tuple[Callable[[], Answer], float, dict[str, int], set[str]]] =
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("liar", list(LIARS))
 def test_no_answer_hides_those_that_are_missing(tmp_path: Path, liar: str) -> None:
     make, score, answers, wanted = LIARS[liar]
@@ -235,6 +240,7 @@ def test_a_certificate_names_both_estimands(random_run: Finished) -> None:
     assert "within-item-variance-unknown" not in certificate["findings"]
 
 
+@pytest.mark.untraced
 def test_answers_that_differ_when_each_is_asked_once_leave_the_variance_unknown(
     tmp_path: Path,
 ) -> None:
@@ -286,6 +292,7 @@ def test_no_check_takes_a_line_that_says_more_than_was_answered(
     assert all("scores" in found for found in (by_check, plain, not_green))
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("member", ["within_item_variance", "items_that_vary", "items"])
 def test_no_check_takes_a_certificate_that_says_less_than_varied(
     tmp_path: Path, random_run: Finished, member: str
@@ -307,6 +314,7 @@ def test_no_check_takes_a_certificate_that_says_less_than_varied(
 # A run that dies in the middle of an episode's repeats.
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("calls", [1, 25, 50, 60, 70] if SOAK else [25])
 def test_a_killed_run_comes_to_the_same_results(
     tmp_path: Path, random_run: Finished, calls: int

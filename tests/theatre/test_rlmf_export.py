@@ -442,6 +442,7 @@ ODD_ANSWERS: tuple[JsonObject, ...] = (
 )
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("changes", [{}, BY_COLOUR], ids=["judged", "mapped"])
 def test_every_record_is_valid_whatever_was_answered(
     tmp_path: Path, changes: Mapping[str, JsonValue]

@@ -140,6 +140,7 @@ def test_no_member_of_a_record_can_be_left_out_or_added(finished: Finished) -> N
     assert checked == 45
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("path", "name", "value"),
     [

@@ -42,6 +42,7 @@ def test_resources_of_a_checkout_lie_at_the_repository_root() -> None:
     assert resource_root() == Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_schema_is_valid_refers_only_to_itself_and_has_a_urn(name: str) -> None:
     schema = json.loads((resource_root() / "docs" / "schemas" / name).read_text("utf-8"))

@@ -85,6 +85,7 @@ def test_without_two_units_that_differ_there_is_no_interval(values: npt.NDArray[
     assert resampled_interval(plain_sample(values), seed=SEED, clustered=False) == UNDEFINED
 
 
+@pytest.mark.untraced
 def test_memory_does_not_grow_with_the_number_of_draws_times_units() -> None:
     sample = plain_sample(graded(5000))
     tracemalloc.start()

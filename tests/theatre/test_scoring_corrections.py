@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.optimize import minimize_scalar
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.scoring import wilson_interval
@@ -274,6 +273,8 @@ def test_graded_labels_are_weighed_as_a_minimiser_and_a_bootstrap_weigh_them() -
         return float(
             (labels - weight * judged).var(ddof=1) / n + weight**2 * rest.var(ddof=1) / others
         )
+
+    from scipy.optimize import minimize_scalar
 
     weight = minimize_scalar(variance, bounds=(0, 1), method="bounded").x
     value = labels.mean() + weight * (rest.mean() - judged.mean())

@@ -796,6 +796,7 @@ UNFIT_VALUES: list[tuple[str, object, str, JsonObject]] = [
 # fmt: on
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("pointer", "value", "rule", "base"), UNFIT_VALUES)
 def test_the_schema_names_the_value_that_does_not_fit(
     pointer: str, value: object, rule: str, base: JsonObject

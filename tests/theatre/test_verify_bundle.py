@@ -142,6 +142,7 @@ def ran(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.untraced
 def test_an_honest_bundle_is_consistent_without_anything_installed(
     program: Path, bundle: Path
 ) -> None:
@@ -155,6 +156,7 @@ def test_an_honest_bundle_is_consistent_without_anything_installed(
     assert check(bundle).verdict is Verdict.CONSISTENT
 
 
+@pytest.mark.untraced
 def test_a_certificate_that_was_kept_makes_it_valid(
     program: Path, small: Path, tmp_path: Path
 ) -> None:
@@ -425,12 +427,14 @@ def test_it_has_the_rules_of_the_check(
     assert any(said in problem for problems in found for problem in problems)
 
 
+@pytest.mark.untraced
 def test_an_honest_bundle_that_is_made_anew_stays_consistent(bundle: Path, tmp_path: Path) -> None:
     files = load(bundle)
     folder = store(resealed(files, max(Effort)), tmp_path / "bundle")
     assert verify(folder, now=LATE).word == "consistent"
 
 
+@pytest.mark.untraced
 def test_the_file_has_every_name_once_and_needs_the_standard_library_alone() -> None:
     tree = ast.parse(verifier_source())
     names = Counter(

@@ -84,7 +84,7 @@ def changed_template(
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     folder = tmp_path_factory.mktemp("cli")
     home = folder / "home"
-    run = echelon("theatre", "run", CARTOGRAPH, "--json", home=home)
+    run = forked("theatre", "run", CARTOGRAPH, "--json", home=home)
     assert run.code == 0, run.stderr
     bundle = Path(run.document["bundle_path"])
     (folder / "empty").mkdir()
@@ -481,7 +481,7 @@ def test_a_scorer_that_is_not_installed_leaves_the_check_incomplete(tmp_path: Pa
     bundle = run.document["bundle_path"]
     there = echelon("check", bundle, home=home, more={"PYTHONPATH": str(site)})
     assert there.code == 0
-    gone = echelon("check", bundle, "--json", home=home)
+    gone = forked("check", bundle, "--json", home=home)
     statuses = {check["id"]: check["status"] for check in gone.document["checks"]}
     assert (gone.code, gone.document["valid"]) == (8, False)
     assert statuses["scorers"] == "unavailable"

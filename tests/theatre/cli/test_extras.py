@@ -15,7 +15,8 @@ from packaging.utils import canonicalize_name
 
 import theatre
 from tests.theatre.cli.doubler import write_theatre
-from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, echelon, environment
+from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, environment
+from tests.theatre.forked_echelon import forked
 from theatre.cli import cli
 from theatre.cli.exits import MODULES_BY_EXTRA, POSIX_ONLY, run_guarded
 from theatre.engine.canonical_json import JsonObject
@@ -61,7 +62,7 @@ def on_windows(home: Path, *arguments: str | Path) -> subprocess.CompletedProces
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
-    run = echelon("theatre", "run", CARTOGRAPH, "--json", home=home)
+    run = forked("theatre", "run", CARTOGRAPH, "--json", home=home)
     assert run.code == 0, run.stdout
     (found,) = (path.parent for path in home.rglob("manifest.json"))
     return found
