@@ -116,7 +116,8 @@ def test_a_measure_that_is_qualified_carries_a_tier(earned: Files, tmp_path: Pat
     found: Any = certificate["corrected_scores"]
     # 88 of 106 judged red by a measure that errs once in twenty; the four failed count 0.
     assert found["colour"] | {"low": 0, "high": 0} == {
-        "raw": 0.8, "n": 106, "errors_from": "qualification", "value": found["colour"]["value"],
+        "raw": 0.8, "n": 106, "errors_from": "qualification", "controls": None,
+        "value": found["colour"]["value"],
         "low": 0, "high": 0, "method": "lang_reiczigel", "level": 0.95, "reason": None,
     }  # fmt: skip
     share = told["colour"]["sensitivity"]["value"], told["colour"]["specificity"]["value"]
@@ -204,6 +205,7 @@ def reasons(
         {choice["scorer"]: kind},
         {choice["scorer"]: version},
         measures.committed_qualifications(told, lines),
+        {},
     )
     return engine, check.get("colour")
 

@@ -72,7 +72,7 @@ FINDINGS: Mapping[str, str] = {
     "controls-show-no-skill": "On claims of known truth the judge of {} did no better than a coin",
     "controls-recognisable": "The judge of {} could tell claims of known truth from the others",
     "controls-differ-by-source": "The judge of {} errs more on one sort of known claims",
-    "controls-contradict-qualification": "The judge of {} errs not as its qualification says",
+    "controls-contradict-qualification": "The judge of {} errs more than its qualification says",
     "within-item-variance-unknown": "Questions were asked once: how much answers vary is unknown",
 }
 """Code of `findings` → what a reader has to know and no tier rule looks at."""

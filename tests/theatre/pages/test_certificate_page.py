@@ -139,17 +139,21 @@ def test_how_right_a_measure_is_stands_with_whose_labels_say_so(observer: Certif
         "labelled_set": {"claims": 600, "made_by": "models of the team", "agreement": named},
         "balanced_accuracy": share, "sensitivity": share, "specificity": share, "qualified": True,
     }  # fmt: skip
+    controls = {"true": {"right": 97, "asked": 100}, "false": {"right": 88, "asked": 110}}
     corrected = {"value": 0.7, "low": 0.62, "high": 0.78, "raw": 0.66, "reason": None}
-    few = {"value": None, "reason": "fewer than 100 items"}
+    corrected |= {"errors_from": "controls", "controls": controls}
+    few = {"value": None, "reason": "fewer than 100 items", "controls": None}
     members = {
         "qualification": {"told": measure, "broken": None, "weak": measure | {"qualified": False}},
-        "corrected_scores": {"told": corrected, "broken": few, "weak": few},
+        "corrected_scores": {"told": corrected, "broken": few, "weak": few, "unsaid": few},
     }
     words = said(replace(observer, certificate={**observer.certificate, **members}))
     assert "judge@1 was asked about 600 claims whose truth is known." in words
     assert "right 90 % of the time on average of both (95 % interval: 86 to 93 %;" in words
     assert "The claims and labels were made by models of the team; a second reader" in words
-    assert "Corrected for these errors the score is 70 % (62 to 78 %), not 66 %." in words
+    assert "asked about 210 more claims of known truth, and was right about 97 of 100 true" in words
+    assert "Corrected for its errors on these the score is 70 % (62 to 78 %), not 66 %." in words
+    assert "unsaid: nothing was said beforehand of how right it is." in words
     assert "broken: the file that should show it cannot be read." in words
     assert "That carries no tier." in words
     assert "The score cannot be corrected for its errors: fewer than 100 items." in words

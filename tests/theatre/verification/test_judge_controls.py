@@ -15,7 +15,7 @@ import pytest
 
 from tests.theatre.echelon_process import REPOSITORY
 from tests.theatre.verification.git_history import Commit, repository
-from tests.theatre.verification.messages_server import MessagesService
+from tests.theatre.verification.messages_server import MessagesService, Verdicts
 from tests.theatre.verification.test_model_judge import using
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.coin import Coin, Draws
@@ -23,6 +23,7 @@ from theatre.engine.models import ScoringCase, ask_judge
 from theatre.engine.scoring.corrections import corrected_rate, judge_errors
 from theatre.engine.scoring.differences import Tally
 from theatre.engine.scoring.qualification import labelled_set
+from theatre.judging.panel import panel_of
 from theatre.verification.change_facts import change_facts, find_code_names
 from theatre.verification.judge.control_errors import compute
 from theatre.verification.judge.controls import (
@@ -93,12 +94,19 @@ def planned(name: str, diff: str, claims: list[str], *, label: str = "a") -> Con
     return plan_controls(case(name, diff, claims, label=label), diff, claims, whole=True)
 
 
-def judged(rule: Callable[[dict[str, Any]], list[str]], episodes: list[ScoringCase]) -> list[bytes]:
-    """Return the lines of episodes about which a judge by rule was asked over HTTP."""
+Rule = Callable[[dict[str, Any]], list[str]]
 
+
+def verdicts_by(rule: Rule) -> Verdicts:
     def verdicts(data: dict[str, Any]) -> dict[str, Any]:
         rows = zip(data["claims"], rule(data), strict=True)
         return {"verdicts": [{"claim": one["claim"], "verdict": said} for one, said in rows]}
+
+    return verdicts
+
+
+def judged(rule: Rule, episodes: list[ScoringCase], **by_model: Rule) -> list[bytes]:
+    """Return the lines of episodes about which judges by rule were asked over HTTP."""
 
     async def ask(judge: ModelJudge) -> list[bytes]:
         lines = []
@@ -118,11 +126,13 @@ def judged(rule: Callable[[dict[str, Any]], list[str]], episodes: list[ScoringCa
             lines.append(canonical_bytes(line))
         return lines
 
-    return cast("list[bytes]", using(MessagesService(verdicts), ask))
+    others = {model: verdicts_by(one) for model, one in by_model.items()}
+    service = MessagesService(verdicts_by(rule), by_model=others)
+    return cast("list[bytes]", using(service, ask))
 
 
-def counted(lines: list[bytes], **more: Any) -> tuple[dict[str, Any], list[str]]:  # noqa: ANN401
-    output: Any = compute(lines, {"criteria_scorers": SCORERS, **more})
+def counted(lines: list[bytes], scorers: JsonObject = SCORERS) -> tuple[dict[str, Any], list[str]]:
+    output: Any = compute(lines, {"criteria_scorers": scorers})
     return output["criteria"][CRITERION], output["findings"]
 
 
@@ -207,15 +217,24 @@ def test_a_judge_that_obeys_a_claim_is_another_one_where_none_commands() -> None
     assert f"controls-differ-by-source:{CRITERION}" in findings
 
 
-def test_errors_outside_those_of_the_qualification_are_a_finding(
+def test_the_judges_of_a_panel_are_asked_about_the_same_controls_and_count_as_one(
     episodes: list[ScoringCase],
 ) -> None:
-    lines = judged(truthful, episodes[:15])
-    code = f"controls-contradict-qualification:{CRITERION}"
-    stated = {"sensitivity": {"low": 0.9, "high": 1.0}, "specificity": {"low": 0.5, "high": 0.6}}
-    assert code in counted(lines, qualification={CRITERION: stated})[1]
-    stated["specificity"]["high"] = 1.0
-    assert code not in counted(lines, qualification={CRITERION: stated})[1]
+    judges = [committed_judge(name, temperature=0, repeats=1) for name in ("ada", "bo", "cy")]
+    rates = {}
+    for split in ("majority", "unanimous", "unscored"):
+        alone = {name: value for name, value in PARAMS.items() if name != "judge"}
+        params: JsonObject = {**alone, "panel": panel_of(judges, split)}
+        asked = [replace(one, params=params) for one in episodes[:6]]
+        lines = judged(truthful, asked, bo=flipping, cy=credulous)
+        found, _ = counted(lines, {CRITERION: {"scorer": SCORER.name, "params": params}})
+        rates[split] = [found[rate]["value"] for rate in ("sensitivity", "specificity")]
+        # Each was asked once about a control, so what one judge alone was asked is what counts.
+        once, _ = counted(judged(truthful, episodes[:6]))
+        assert found["unusable"] == (0 if split != "unscored" else sum(
+            once[side]["asked"] for side in ("true", "false")))  # fmt: skip
+    # Of true ones two of three say so, of false ones two of three do too: the flip and the yes.
+    assert rates == {"majority": [1, 0], "unanimous": [0, 1], "unscored": [None, None]}
 
 
 def question(exchange: Any) -> str:  # noqa: ANN401  # an exchange as JSON

@@ -33,7 +33,8 @@ from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit
 from theatre.engine.bundle_check.measures import (
     certified,
     committed_qualifications,
-    labels_findings,
+    counted_controls,
+    measure_findings,
     near_corrected,
 )
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
@@ -295,14 +296,19 @@ class Evidence:
     def measures(self) -> Document:
         """The certificate's members on what the measures are worth."""
         pins = self.receipt["scorer_pins"]
-        found = certified(self.template, pins, self.qualifications, self.aggregate)
+        found = certified(self.template, pins, self.qualifications, self.aggregate, self.controls)
         near_corrected(found["corrected_scores"] or {}, self.certificate["corrected_scores"])
         return found
 
     @property
-    def labels_findings(self) -> list[str]:
-        """The findings on labels by models."""
-        return labels_findings(self.qualifications)
+    def controls(self) -> dict[str, Document]:
+        """Criterion → what the resolution counts of control items."""
+        return counted_controls(self.template, self.resolution["steps"])
+
+    @property
+    def measure_findings(self) -> list[str]:
+        """The findings on what the measures are worth."""
+        return measure_findings(self.qualifications, self.controls)
 
     @cached_property
     def records(self) -> dict[int, tuple[bytes, Asked]]:

@@ -26,9 +26,9 @@ from theatre.engine.bundle_check.folder import (
     Documents,
 )
 from theatre.engine.bundle_check.measures import (
-    LABELS_BY_MODELS,
+    FINDINGS_OF_MEASURES,
     certified,
-    labels_findings,
+    measure_findings,
     near_corrected,
 )
 from theatre.engine.bundle_check.plan import CommittedPlan
@@ -43,7 +43,12 @@ from theatre.engine.bundle_check.report import (
     text_members,
 )
 from theatre.engine.bundle_check.results import RunEvidence
-from theatre.engine.bundle_check.tier import ON_CERTIFICATE, history_summary, qualifications_in
+from theatre.engine.bundle_check.tier import (
+    ON_CERTIFICATE,
+    controls_in,
+    history_summary,
+    qualifications_in,
+)
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256, parse_object
 from theatre.engine.errors import ParseError
 
@@ -153,7 +158,7 @@ def check_certificate_fields(
     source = run.calls.version_source
     found: list[JsonValue] | Nothing = NOTHING
     if not isinstance(findings, Nothing):
-        findings = [*findings, *_labels_findings(evidence, run.calls)]
+        findings = [*findings, *_measure_findings(evidence, run.calls)]
         own = {f"version-{source}": source != "computed", "network-open": not isolation["network"]}
         found = [*sorted({code for code, there in own.items() if there}.union(findings))]
     expected = {
@@ -232,19 +237,24 @@ def _expect_measures(
     if plan is None or isinstance(results, Nothing):
         return dict.fromkeys(names, NOTHING)
     pins = text_members(documents.at(RECEIPT, "scorer_pins"))
-    found = certified(plan.document, pins, qualifications_in(evidence, plan), results)
+    qualifications, controls = qualifications_in(evidence, plan), controls_in(evidence, plan)
+    found = certified(plan.document, pins, qualifications, results, controls)
     if found["corrected_scores"] is not None:
         near_corrected(found["corrected_scores"], stated["corrected_scores"])
     return found
 
 
-def _labels_findings(evidence: Evidence, calls: CallFacts) -> list[str]:
+def _measure_findings(evidence: Evidence, calls: CallFacts) -> list[str]:
     if calls.is_stated:
         stated = evidence.documents.at(CERTIFICATE, "findings")
         listed = stated if isinstance(stated, list) else []
-        return [one for one in listed if isinstance(one, str) and one.startswith(LABELS_BY_MODELS)]
+        return [
+            one for one in listed if isinstance(one, str) and one.startswith(FINDINGS_OF_MEASURES)
+        ]
     plan = evidence.plan
-    return [] if plan is None else labels_findings(qualifications_in(evidence, plan))
+    if plan is None:
+        return []
+    return measure_findings(qualifications_in(evidence, plan), controls_in(evidence, plan))
 
 
 def _expect_committed(plan: CommittedPlan | None) -> _Fields:

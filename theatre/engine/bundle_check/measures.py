@@ -7,6 +7,7 @@ standard library and the check's own arithmetic and JSON, and is part of `verify
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -194,10 +195,12 @@ def unqualified_measures(
     kinds: Mapping[str, str],
     pins: Mapping[str, object],
     qualifications: Mapping[str, Document | None],
+    controls: Mapping[str, Document],
 ) -> Document:
     """Return criterion → why a measure that decides a weight carries no tier.
 
-    `kinds` and `pins` are those in the receipt. A criterion that people decide whole is theirs.
+    `kinds` and `pins` are those in the receipt, `controls` as `counted_controls` has them. A
+    criterion that people decide whole is theirs.
     """
     plan = Plan(template)
     known = kinds_of(plan.scorers.values(), kinds)
@@ -211,7 +214,10 @@ def unqualified_measures(
             found[name] = f"{scorer} is {known[scorer]}"
             continue
         params = choices.get(name, {}).get("params") or {}
-        reason = why_not(qualifications[name], scorer, pins.get(scorer), params)
+        document = qualifications[name]
+        reason = why_not(document, scorer, pins.get(scorer), params)
+        if reason is None and document is not None and known[scorer] == "judged":
+            reason = not_borne_out(controls.get(name), document)
         if reason is not None:
             found[name] = f"{scorer}: {reason}"
     return found
@@ -228,7 +234,8 @@ def why_not(
         ("scorer", scorer, measure["scorer"]),
         ("version", version, measure["version"]),
     ]
-    for name in sorted(params.keys() | measure["params"].keys()):
+    # How many claims of known truth a run adds is no part of what a measure is.
+    for name in sorted((params.keys() | measure["params"].keys()) - {"controls"}):
         mine, theirs = params.get(name), measure["params"].get(name)
         if name in PLACES_OF_PARAMS:
             mine, theirs = name in params, name in measure["params"]
@@ -251,26 +258,144 @@ def certified(
     pins: Mapping[str, object],
     qualifications: Mapping[str, Document | None],
     aggregate: Document,
+    controls: Mapping[str, Document],
 ) -> Document:
     """Return the certificate's members on what the measures are worth."""
     shown = {name: None if one is None else shown_of(one) for name, one in qualifications.items()}
-    corrected = {
-        name: corrected_of(aggregate, name, errors_of(template, pins, name, one))
-        for name, one in qualifications.items()
-    }
+    corrected = {}
+    for name in qualifications.keys() | controls.keys():
+        one, counted = qualifications.get(name), controls.get(name)
+        known = errors_of(template, pins, name, one) if one else None
+        if one and counted and errs_more(counted, one):
+            known = None  # What the run contradicts is not known.
+        source = "qualification" if name in qualifications else "controls"
+        seen = None if counted is None else errors_seen(counted)
+        if counted and seen:
+            enough = min(of for _, of in seen) >= FEWEST_TO_CORRECT
+            if (enough and are_like_claims(counted)) or (known is None and not enough):
+                known, source = seen, "controls"
+        corrected[name] = {
+            **corrected_of(aggregate, name, known, source),
+            "controls": counted and {member: counted[member] for member in CERTIFIED_CONTROLS},
+        }
     return {"qualification": shown or None, "corrected_scores": corrected or None}
 
 
-LABELS_BY_MODELS: Final = "labels-by-models:"
+FINDINGS_OF_MEASURES: Final = ("labels-by-models:", "controls-contradict-qualification:")
 
 
-def labels_findings(qualifications: Mapping[str, Document | None]) -> list[str]:
-    """Return a code for each criterion whose measure was held against labels by models."""
+def measure_findings(
+    qualifications: Mapping[str, Document | None], controls: Mapping[str, Document]
+) -> list[str]:
+    """Return codes: of measures held against labels by models, and of judges that a run belies."""
+    by_models, belied = FINDINGS_OF_MEASURES
+    read = {name: one for name, one in qualifications.items() if one is not None}
     return [
-        f"{LABELS_BY_MODELS}{name}"
-        for name, one in qualifications.items()
-        if one is not None and is_by_policy(one)
+        *(f"{by_models}{name}" for name, one in read.items() if is_by_policy(one)),
+        *(
+            f"{belied}{name}"
+            for name in read.keys() & controls
+            if errs_more(controls[name], read[name])
+        ),
     ]
+
+
+# What control items showed of a judge in its run.
+
+CERTIFIED_CONTROLS: Final = (
+    "true",
+    "false",
+    "unusable",
+    "sensitivity",
+    "specificity",
+    "recognised",
+)
+LEAST_CONTROLS, TELLING = 30, 0.6
+
+
+def counted_controls(template: Document, steps: object) -> dict[str, Document]:
+    """Return criterion → what a step counts of control items; `steps` are those of the resolution.
+
+    It counts that is over the run's episodes, and asks as the template scores.
+    """
+    scored = (template.get("scoring") or {}).get("criteria_scorers") or {}
+    specs = {one["step_id"]: one.get("input_spec") for one in template["resolution_programme"]}
+    found: dict[str, Document] = {}
+    for step in steps if isinstance(steps, list) else []:
+        with contextlib.suppress(LookupError, TypeError, AttributeError, ValueError):
+            result = step["result"]
+            if (result["computation"], result["over"]) != ("judge_controls@1", "episodes"):
+                continue
+            asked = specs[step["step_id"]]["params"]["criteria_scorers"]
+            for name, counted in result["output"]["criteria"].items():
+                if name in scored and canonical(asked[name]) == canonical(scored[name]):
+                    require_tallies(counted)
+                    found[name] = counted
+    return found
+
+
+def require_tallies(counted: Document) -> None:
+    """Raise ValueError, or what a missing member raises, for another form of what decides."""
+    parts = [counted, *(counted["by_source"][name] for name in ("planted", "labelled"))]
+    for part in parts:
+        for name in ("sensitivity", "specificity"):
+            if any(
+                type(part[name][end]) not in (float, int, type(None)) for end in ("low", "high")
+            ):
+                raise ValueError("expected bounds")
+    for part in (counted, counted["independent"]):
+        for side in ("true", "false"):
+            right, asked = (part[side][name] for name in ("right", "asked"))
+            if not (type(right) is type(asked) is int and 0 <= right <= asked):
+                raise ValueError("expected counts")
+    if type(counted["recognised"]) not in (float, int, type(None)):
+        raise ValueError("expected a share")
+
+
+def not_borne_out(counted: Document | None, qualified: Document) -> str | None:
+    """Return why what a judge did in its run does not bear out its qualification."""
+    if (
+        counted is None
+        or min(counted[side]["asked"] for side in ("true", "false")) < LEAST_CONTROLS
+    ):
+        return f"fewer than {LEAST_CONTROLS} control items of a sort in its run"
+    if errs_more(counted, qualified):
+        return "it errs more on the control items of its run than its qualification says"
+    return None
+
+
+def errs_more(counted: Document, qualified: Document) -> bool:
+    """Return whether a rate on controls, on all or on those of a source, is below the other."""
+    for part in (counted, *counted["by_source"].values()):
+        for name in ("sensitivity", "specificity"):
+            high, low = part[name]["high"], qualified[name]["low"]
+            if high is not None and low is not None and high < low:
+                return True
+    return False
+
+
+def are_like_claims(counted: Document) -> bool:
+    """Return whether controls can stand for the claims: by their words, and by source alike."""
+    planted, labelled = (counted["by_source"][name] for name in ("planted", "labelled"))
+    for name in ("sensitivity", "specificity"):
+        one, other = planted[name], labelled[name]
+        if None in (one["low"], other["low"]):
+            continue
+        if one["high"] < other["low"] or other["high"] < one["low"]:
+            return False
+    return (counted["recognised"] or 0) <= TELLING
+
+
+def errors_seen(counted: Document) -> Errors | None:
+    """Return the errors on controls, as of so many as vary as much; None without a sort."""
+    true, false = (
+        (one["right"], one["asked"])
+        for one in (counted["independent"][side] for side in ("true", "false"))
+    )
+    return (true, false) if true[1] and false[1] else None
+
+
+# What a qualification shows.
 
 
 def is_by_policy(document: Document) -> bool:

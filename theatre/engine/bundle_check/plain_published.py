@@ -22,7 +22,7 @@ from theatre.engine.bundle_check.arithmetic import (
     tier,
 )
 from theatre.engine.bundle_check.bundle_reader import Evidence
-from theatre.engine.bundle_check.measures import LABELS_BY_MODELS
+from theatre.engine.bundle_check.measures import FINDINGS_OF_MEASURES
 from theatre.engine.bundle_check.plain_json import DefectError, canonical
 from theatre.engine.bundle_check.plain_records import (
     SHA256,
@@ -112,10 +112,10 @@ class PublishedEvidence(Evidence):
         return {name: self.certificate[name] for name in ("qualification", "corrected_scores")}
 
     @property
-    def labels_findings(self) -> list[str]:
-        """The findings on labels by models, as the certificate has them."""
+    def measure_findings(self) -> list[str]:
+        """The findings on what the measures are worth, as the certificate has them."""
         stated = self.certificate["findings"]
-        return [one for one in stated if one.startswith(LABELS_BY_MODELS)]
+        return [one for one in stated if one.startswith(FINDINGS_OF_MEASURES)]
 
     @property
     def version_source(self) -> str:

@@ -842,6 +842,7 @@ def check_tier(evidence: Evidence) -> Problems:
             evidence.receipt["scorer_kinds"],
             evidence.receipt["scorer_pins"],
             evidence.qualifications,
+            evidence.controls,
         ),
         "missing_pins": [name for name, pin in named.items() if not pin],
         "version_mismatches": sum(asked.mismatches for asked in evidence.recorded),
@@ -914,7 +915,7 @@ def findings(evidence: Evidence) -> list[str]:
             codes = output.get("findings")
             codes = codes if isinstance(codes, list) else []
             found += [one for one in codes if isinstance(one, str) and one.startswith("controls-")]
-    found += evidence.labels_findings
+    found += evidence.measure_findings
     found += evidence_findings(
         evidence.template,
         evidence.data_audit,

@@ -9,8 +9,19 @@ from theatre.engine.bundle_check.arithmetic import Document, Plan, problems_of_h
 from theatre.engine.bundle_check.batches import STATUSES
 from theatre.engine.bundle_check.commitment import bare_lines
 from theatre.engine.bundle_check.evidence import Evidence
-from theatre.engine.bundle_check.folder import AGGREGATE, CERTIFICATE, RECEIPT, TIER, Documents
-from theatre.engine.bundle_check.measures import committed_qualifications, unqualified_measures
+from theatre.engine.bundle_check.folder import (
+    AGGREGATE,
+    CERTIFICATE,
+    RECEIPT,
+    RESOLUTION,
+    TIER,
+    Documents,
+)
+from theatre.engine.bundle_check.measures import (
+    committed_qualifications,
+    counted_controls,
+    unqualified_measures,
+)
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.report import (
     Cause,
@@ -129,6 +140,7 @@ def _facts(
             kinds,
             text_members(documents.at(RECEIPT, "scorer_pins")),
             qualifications_in(evidence, plan),
+            controls_in(evidence, plan),
         ),
         "missing_pins": [name for name, pin in pins.items() if not pin],
         "version_mismatches": calls.version_mismatches,
@@ -183,6 +195,11 @@ def qualifications_in(evidence: Evidence, plan: CommittedPlan) -> dict[str, Docu
             return []
 
     return committed_qualifications(plan.document, lines)
+
+
+def controls_in(evidence: Evidence, plan: CommittedPlan) -> dict[str, Document]:
+    """Return criterion → what control items showed; the steps have a check of their own."""
+    return counted_controls(plan.document, evidence.documents.at(RESOLUTION, "steps"))
 
 
 def _missing_human_parts(aggregate: JsonObject) -> list[str]:

@@ -65,12 +65,16 @@ from theatre.engine.scoring import (
     baseline_findings,
     data_findings,
 )
-from theatre.engine.scoring.corrections import corrected_score
 from theatre.engine.scoring.measure_policy import (
     Qualifications,
     certified_qualifications,
-    known_errors,
     qualification_findings,
+)
+from theatre.engine.scoring.run_controls import (
+    RunControls,
+    contradictions,
+    corrected_scores,
+    read_controls,
 )
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierAssigner
@@ -94,6 +98,7 @@ class SettledRun:
     episode_root: str
     findings: tuple[str, ...]
     qualifications: Qualifications
+    controls: RunControls
     resolved_at: datetime
 
 
@@ -217,6 +222,10 @@ class Settlement:
                 episode_root=root.hexdigest(),
                 findings=self._find_findings(trail.activated, ending, facts, *documents),
                 qualifications=datasets.qualifications(self._receipt.template_snapshot),
+                controls=read_controls(
+                    self._receipt.template_snapshot,
+                    [step.as_document() for step in ending.machine.results],
+                ),
                 resolved_at=resolved_at,
             )
 
@@ -361,22 +370,22 @@ class Settlement:
             data_audit=audit,
             baselines=baselines,
             episode_root=settled.episode_root,
-            findings=(*settled.findings, *qualification_findings(settled.qualifications)),
+            findings=(
+                *settled.findings,
+                *qualification_findings(settled.qualifications),
+                *contradictions(settled.qualifications, settled.controls),
+            ),
             qualification=certified_qualifications(settled.qualifications),
-            corrected_scores=self._correct_scores(settled),
+            corrected_scores=corrected_scores(
+                self._receipt.template_snapshot,
+                self._receipt.scorer_pins,
+                settled.ending.aggregate,
+                settled.qualifications,
+                settled.controls,
+            ),
             issuer=self._settings.issuer,
             moment=format_rfc3339(settled.resolved_at),
         )
-
-    def _correct_scores(self, settled: SettledRun) -> JsonObject | None:
-        receipt, aggregate = self._receipt, settled.ending.aggregate
-        errors = known_errors(
-            receipt.template_snapshot, receipt.scorer_pins, settled.qualifications
-        )
-        return {
-            criterion: corrected_score(aggregate, criterion, one, source="qualification")
-            for criterion, one in errors.items()
-        } or None
 
     def _write_tier(self, builder: EvidenceBundleBuilder, settled: SettledRun) -> TierAssessment:
         missing = set(builder.validate_minimum_files()) - WRITTEN_AFTER_TIER
@@ -389,6 +398,7 @@ class Settlement:
             bundle_complete=not missing,
             step_caps=settled.ending.machine.caps,
             qualifications=settled.qualifications,
+            controls=settled.controls,
         )
         resolved_at = settled.resolved_at
         history = self._context.history.excluding(self._receipt.theatre_id).as_of(resolved_at)

@@ -10,12 +10,13 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
-from theatre.engine.models import REPEATS, InvocationStatus
+from theatre.engine.models import REPEATS, InvocationStatus, ScorerKind
 from theatre.engine.oracle_contract import DECLARED_ADAPTERS, Isolation
 from theatre.engine.replay.usage import UsageTally
 from theatre.engine.scoring import committed_ratings, exact
 from theatre.engine.scoring.measure_policy import Qualifications, why_unqualified
 from theatre.engine.scoring.provider import criteria_scorers
+from theatre.engine.scoring.run_controls import RunControls, why_not_borne_out
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.tier_assigner import (
     AnswerCounts,
@@ -101,12 +102,13 @@ def tier_facts_of(
     bundle_complete: bool,
     step_caps: Sequence[str] = (),
     qualifications: Qualifications | None = None,
+    controls: RunControls | None = None,
 ) -> TierFacts:
     """Return every fact about this run that a tier requirement reads.
 
     `audit` is the data audit, `isolation` the weakest of the constructs'. `step_caps` are the codes
     of steps of the programme that were not completed, `qualifications` those that the template
-    relies on.
+    relies on, `controls` what control items showed of judges, None where none could ride along.
     """
     template = product_template(receipt.template_snapshot)
     scoring = receipt.template_snapshot.get("scoring")
@@ -148,6 +150,7 @@ def tier_facts_of(
             receipt.scorer_kinds,
             receipt.scorer_pins,
             qualifications or {},
+            controls,
         ),
         missing_pins=tuple(name for name, pin in pins.items() if not pin),
         version_mismatches=calls.version_mismatches,
@@ -181,11 +184,13 @@ def unqualified_measures(
     kinds: Mapping[str, JsonValue],
     pins: Mapping[str, JsonValue],
     qualifications: Qualifications,
+    controls: RunControls | None = None,
 ) -> dict[str, str]:
     """Return criterion → why, where a measure decides a weight and nothing shows what it is worth.
 
     A human share below the whole leaves the measure its part, and people can be given too small
-    a share to matter. A scorer that `kinds` does not name counts as textual.
+    a share to matter. A scorer that `kinds` does not name counts as textual. Without `controls`
+    it is about a run to come.
     """
     choices = criteria_scorers(document)
     scorers = {cast("str", choice["scorer"]) for choice in choices.values()}
@@ -199,6 +204,15 @@ def unqualified_measures(
             qualifications.get(criterion),
             is_named=criterion in qualifications,
         )
+        one = qualifications.get(criterion)
+        if (
+            reason is None
+            and one
+            and controls is not None
+            and kinds.get(scorer) == ScorerKind.JUDGED
+        ):
+            fault = why_not_borne_out(controls.get(criterion), one.document)
+            reason = None if fault is None else f"{scorer}: {fault}"
         if reason is not None:
             found[criterion] = reason
     return found

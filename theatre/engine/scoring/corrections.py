@@ -11,7 +11,7 @@ used, and sums that do not depend on the order of items.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, cast
@@ -25,12 +25,16 @@ from theatre.engine.scoring.arithmetic import (
     undefined_interval,
     wilson_bounds,
 )
-from theatre.engine.scoring.differences import Tally
+from theatre.engine.scoring.differences import Tally, effective_pairs
 
 FEWEST_ITEMS = 100
 """Below so many items, controls of either sort, or labels, nothing is corrected."""
 LEAST_SKILL = Fraction(13, 10)
 """Below this sum of sensitivity and specificity nothing is corrected; a coin has 1."""
+
+SIDES = ("true", "false")
+"""The sorts of control items, in an output of `judge_controls`."""
+_FEWEST_UNITS = 2
 
 FEW_ITEMS = "fewer than 100 items"
 FEW_TRUE_CONTROLS = "fewer than 100 true controls"
@@ -58,15 +62,21 @@ class JudgeErrors:
 def judge_errors(controls: JsonObject) -> JudgeErrors | None:
     """Return the errors that a criterion's part of an output of `judge_controls` counts.
 
-    None where there are no usable controls of either sort.
+    As of so many controls as would vary as much between changes. None where there are no usable
+    controls of either sort.
     """
-    true, false = (cast("dict[str, int]", controls[side]) for side in ("true", "false"))
-    if not true["asked"] or not false["asked"]:
-        return None
-    return JudgeErrors(
-        supported=Tally(true["right"], true["asked"]),
-        refused=Tally(false["right"], false["asked"]),
-    )
+    counted = cast("dict[str, dict[str, int]]", controls["independent"])
+    true, false = (Tally(counted[side]["right"], counted[side]["asked"]) for side in SIDES)
+    return JudgeErrors(supported=true, refused=false) if true.pairs and false.pairs else None
+
+
+def effective_tally(units: Mapping[str, Tally]) -> Tally:
+    """Return as many independent pairs as would vary as much between units; none for one unit."""
+    if len(units) < _FEWEST_UNITS:
+        return Tally(0, 0)
+    pairs = int(effective_pairs(units))
+    hits = sum(unit.hits for unit in units.values())
+    return Tally(round(Fraction(pairs * hits, sum(one.pairs for one in units.values()))), pairs)
 
 
 def corrected_rate(
@@ -129,7 +139,7 @@ def corrected_score(
     The mean over the episodes that were answered is corrected, and a failed one counts 0 as in the
     score. How many independent episodes would tell as much follows from the score's own interval,
     so that clusters count. `source` says where the errors were seen: `controls` of the run itself,
-    or its `qualification`. Null with the reason as `corrected_rate`.
+    or the measure's `qualification`. Null with the reason as `corrected_rate`.
     """
     results: dict[str, Any] = aggregate
     counts, interval = results["score_counts"][criterion], results["score_intervals"][criterion]

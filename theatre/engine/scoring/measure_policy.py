@@ -11,7 +11,6 @@ import base64
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Final, Self, cast
 
 from theatre.engine.canonical_json import (
@@ -22,8 +21,7 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.errors import ParseError, QualificationError
 from theatre.engine.models import ScorerKind
-from theatre.engine.scoring.corrections import JudgeErrors
-from theatre.engine.scoring.differences import Tally, effective_pairs
+from theatre.engine.scoring.corrections import JudgeErrors, effective_tally
 from theatre.engine.scoring.provider import criteria_scorers
 from theatre.engine.scoring.qualification import (
     MINIMUM,
@@ -54,6 +52,9 @@ THRESHOLD: Final = 0.5
 
 PLACES: Final = frozenset({"field", "record", "diff", "expected", "question"})
 """Parameters that say where something lies, which is elsewhere in a labelled set than in a run."""
+
+RIDE_ALONG: Final = frozenset({"controls"})
+"""Parameters that say how many claims of known truth a run adds to those that it scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +138,7 @@ class Qualification:
         rows = read_rows(self.document)
         threshold = float(self.measure["threshold"])
         sides = (units_of_side(rows, threshold, is_true=is_true) for is_true in (True, False))
-        return JudgeErrors(*map(_effective, sides))
+        return JudgeErrors(*map(effective_tally, sides))
 
     def certified(self) -> JsonObject:
         """Return what a certificate says of it."""
@@ -160,28 +161,18 @@ class Qualification:
         return cast("JsonObject", self.document["labelled_set"])
 
 
-_FEWEST_UNITS: Final = 2
 _FIGURES: Final = ("balanced_accuracy", "sensitivity", "specificity")
 
 
 def _deciding(
     committed: Mapping[str, object], measured: Mapping[str, object]
 ) -> Iterable[tuple[str, Any, Any]]:
-    for name in sorted(committed.keys() | measured.keys()):
+    for name in sorted((committed.keys() | measured.keys()) - RIDE_ALONG):
         # That a place is named at all decides, too: what is held against nothing is no recall.
         if name in PLACES:
             yield name, name in committed, name in measured
         else:
             yield name, committed.get(name), measured.get(name)
-
-
-def _effective(units: Mapping[str, Tally]) -> Tally:
-    if len(units) < _FEWEST_UNITS:
-        return Tally(0, 0)
-    pairs = int(effective_pairs(units))
-    hits = sum(unit.hits for unit in units.values())
-    every = sum(unit.pairs for unit in units.values())
-    return Tally(round(Fraction(pairs * hits, every)), pairs)
 
 
 def why_unqualified(

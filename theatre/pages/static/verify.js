@@ -82,7 +82,7 @@ const STATED_PARTS = {
   repeats: ["variance within episodes and pass rates are as stated",
     (bundle) => bundle.repeats > 1],
   qualifications: ["which measure qualifies, and scores corrected for its errors, are as stated",
-    (bundle) => qualified(bundle).length > 0],
+    (bundle) => qualified(bundle).length > 0 || countsControls(bundle)],
   history: ["what is missing for PROVEN rests on other runs, and is as stated",
     (bundle) => hasHistory(bundle.json("tier.json").history)],
 };
@@ -889,6 +889,10 @@ function qualified({ template }) {
     ? Object.keys(template.scoring?.qualifications ?? {}) : [];
 }
 
+/** Whether a step counts what judges said of claims of known truth, which corrects scores. */
+const countsControls = ({ template }) => template.resolution_programme.some(
+  (step) => step.input_spec?.computation === "judge_controls");
+
 function unqualifiedMeasures(bundle) {
   const stated = bundle.json("tier.json").facts.unqualified_measures;
   const found = {};
@@ -1011,8 +1015,9 @@ async function checkCertificateFields(bundle) {
     repeats: repeatsOnCertificate(aggregate), owner: null,
     // As stated; the lines `usage` and `qualifications` are about them.
     usage: certificate.usage,
-    ...(qualified(bundle).length ? pick(certificate, ["qualification", "corrected_scores"])
-      : { qualification: null, corrected_scores: null }),
+    qualification: qualified(bundle).length ? certificate.qualification : null,
+    corrected_scores: qualified(bundle).length || countsControls(bundle)
+      ? certificate.corrected_scores : null,
   };
   same("certificate.json", expected, certificate);
 }
@@ -1089,9 +1094,10 @@ function findingsOf(bundle, run) {
     add(limit !== null && trivial.some((part) => part !== null && part.score >= limit),
       `baseline-meets-interval:${id}`);
   }
-  // Whose labels a measure was held against stands in its qualification: that line is about it.
+  // Whose labels a measure was held against, and whether its run bears it out, are as stated.
   for (const id of qualified(bundle))
-    add(certificate.findings.includes(`labels-by-models:${id}`), `labels-by-models:${id}`);
+    for (const code of ["labels-by-models", "controls-contradict-qualification"])
+      add(certificate.findings.includes(`${code}:${id}`), `${code}:${id}`);
   return sorted(found);
 }
 

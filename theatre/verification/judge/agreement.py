@@ -8,14 +8,13 @@ from fractions import Fraction
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Computation, ScorerKind, ScoringCase
-from theatre.engine.scoring import TheatreScoringProvider
+from theatre.engine.models import ScoringCase
 from theatre.engine.scoring.arithmetic import rounded_number
 from theatre.engine.scoring.ratings import agreement
 from theatre.judging.panel import judges_of, split_of
 from theatre.verification.judge.measures import NotMeasurableError
-from theatre.verification.judge.scorer import SCORER, panel_votes
-from theatre.verification.judge.second_opinion import answered_episodes
+from theatre.verification.judge.scorer import panel_votes
+from theatre.verification.judge.second_opinion import judged_cases, judging_computation
 
 
 @dataclass(slots=True)
@@ -71,34 +70,12 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
     judge gave nothing usable: they are in no other number.
     """
     chosen = cast("dict[str, JsonObject]", params["criteria_scorers"])
-    provider = TheatreScoringProvider(
-        {
-            "criteria": {"criteria_ids": list(chosen)},
-            "scoring": {"criteria_scorers": cast("JsonObject", chosen)},
-        },
-        {SCORER.name: SCORER},
-    )
     found = {
         name: _Panel(cast("JsonObject", entry.get("params", {}))) for name, entry in chosen.items()
     }
-    for episode, answer in answered_episodes(lines):
-        for name, panel in found.items():
-            case = provider.case(name, episode, answer)
-            if isinstance(case, ScoringCase):
-                panel.add(case)
+    for criterion, _, case in judged_cases(lines, params):
+        found[criterion].add(case)
     return {"criteria": {name: panel.as_document() for name, panel in found.items()}}
 
 
-COMPUTATION = Computation(
-    name="judge_agreement",
-    version="1",
-    kind=ScorerKind.JUDGED,
-    params_schema={
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["criteria_scorers"],
-        "properties": {"criteria_scorers": {"type": "object", "minProperties": 1}},
-    },
-    compute=compute,
-)
+COMPUTATION = judging_computation("judge_agreement", compute)

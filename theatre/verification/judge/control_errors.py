@@ -6,26 +6,31 @@ have, as far as it cannot tell controls from other claims: how well words tell t
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import UnaskedError
-from theatre.engine.models import Computation, ScorerKind, ScoringCase
-from theatre.engine.scoring import TheatreScoringProvider
-from theatre.engine.scoring.corrections import FEWEST_ITEMS, judge_errors
+from theatre.engine.models import ScoringCase
+from theatre.engine.scoring.corrections import (
+    FEWEST_ITEMS,
+    SIDES,
+    effective_tally,
+    judge_errors,
+)
 from theatre.engine.scoring.differences import Tally, share_of_pairs
+from theatre.engine.scoring.measure_policy import THRESHOLD
+from theatre.engine.scoring.run_controls import RATES, RECOGNISABLE, are_apart
+from theatre.judging.panel import SplitError
 from theatre.verification.judge.controls import LABELLED, PLANTED, AnsweredControl
 from theatre.verification.judge.measures import NotMeasurableError, verdicts_with_controls
 from theatre.verification.judge.recognition import recognised
-from theatre.verification.judge.scorer import SCORER, repeat_passes
-from theatre.verification.judge.second_opinion import answered_episodes
+from theatre.verification.judge.scorer import repeat_passes, settled_item
+from theatre.verification.judge.second_opinion import judged_cases, judging_computation
 
-RECOGNISABLE: Final = 0.6
-"""Above this balanced accuracy of a classifier on words, controls can be told from claims."""
-
-_RATES: Final = ("sensitivity", "specificity")
 _NO_SKILL: Final = 1.0
 """The sum of sensitivity and specificity of a judge that does not look at the claim."""
 
@@ -33,35 +38,19 @@ _NO_SKILL: Final = 1.0
 def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
     """Return for each criterion how many controls of either sort the judge was right about.
 
-    Of several passes the first counts, of a labelled claim that came twice the first time.
-    `sensitivity` and `specificity` have intervals clustered by the change, `recognised` is the
-    balanced accuracy of a classifier on words that tells controls from the construct's claims.
-    `findings` are codes for the certificate; one is for rates whose interval and that of the
-    `qualification` that the criterion relies on do not meet.
+    Several passes and judges count as one, as in a score; of a labelled claim that came twice the
+    first time counts. `sensitivity` and `specificity` have intervals clustered by the change, and
+    `independent` is of how many controls would vary as much. `recognised` is the balanced accuracy
+    of a classifier on words that tells controls from the construct's claims. `findings` are codes
+    for the certificate.
     """
-    relied_on = cast("dict[str, JsonObject]", params.get("qualification", {}))
-    chosen = cast("dict[str, JsonObject]", params["criteria_scorers"])
-    provider = TheatreScoringProvider(
-        {
-            "criteria": {"criteria_ids": [*chosen]},
-            "scoring": {"criteria_scorers": cast("JsonObject", chosen)},
-        },
-        {SCORER.name: SCORER},
-    )
-    found = {criterion: _Controls() for criterion in chosen}
-    for episode, answer in answered_episodes(lines):
-        for criterion, controls in found.items():
-            case = provider.case(criterion, episode, answer)
-            if isinstance(case, ScoringCase):
-                controls.add(case, episode.episode_id)
+    found = {name: _Controls() for name in cast("JsonObject", params["criteria_scorers"])}
+    for criterion, episode_id, case in judged_cases(lines, params):
+        found[criterion].add(case, episode_id)
     criteria = {criterion: controls.as_document() for criterion, controls in found.items()}
     return {
         "criteria": cast("JsonObject", criteria),
-        "findings": [
-            code
-            for name, one in criteria.items()
-            for code in _findings(name, one, relied_on.get(name, {}))
-        ],
+        "findings": [code for name, one in criteria.items() for code in _findings(name, one)],
     }
 
 
@@ -77,7 +66,8 @@ class _Controls:
     def add(self, case: ScoringCase, episode_id: str) -> None:
         """Take an answer's; what cannot be read has none."""
         try:
-            _, controls = repeat_passes(case, verdicts_with_controls)[0]
+            passes = repeat_passes(case, verdicts_with_controls)
+            controls = _settled(case, [made for _, made in passes])
         except (NotMeasurableError, UnaskedError):
             return
         claims = case.answer if isinstance(case.answer, list) else []
@@ -102,6 +92,11 @@ class _Controls:
         return {
             **_counts(self._answered),
             **_rates(self._answered),
+            "independent": {
+                side: {"asked": one.pairs, "right": one.hits}
+                for side in SIDES
+                for one in [_independent(_units(self._answered, side))]
+            },
             "repeated": self.repeated,
             "by_source": {source: {**_counts(of), **_rates(of)} for source, of in sources.items()},
             "by_kind": {
@@ -113,6 +108,20 @@ class _Controls:
 
 
 _Answers = Sequence[tuple[str, AnsweredControl]]
+
+
+def _settled(
+    case: ScoringCase, passes: Sequence[Sequence[AnsweredControl]]
+) -> list[AnsweredControl]:
+    """Return each control with what all passes and judges together say of it."""
+    settled = []
+    for given in zip(*passes, strict=True):
+        said = [one.supported for one in given if one.supported is not None]
+        supported = None
+        with contextlib.suppress(SplitError):
+            supported = settled_item(case, said) >= THRESHOLD if len(said) == len(given) else None
+        settled.append(replace(given[0], supported=supported))
+    return settled
 
 
 def _sides(answered: _Answers) -> Iterator[tuple[str, str, bool]]:
@@ -131,33 +140,34 @@ def _counts(answered: _Answers) -> JsonObject:
             "asked": sum(of == side for _, of, _ in sides),
             "right": sum(of == side and right for _, of, right in sides),
         }
-        for side in ("true", "false")
+        for side in SIDES
     }
     return {**counts, "unusable": len(answered) - len(sides)}
 
 
 def _rates(answered: _Answers) -> JsonObject:
-    hits: defaultdict[str, defaultdict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    return {
+        rate: share_of_pairs(_units(answered, side))
+        for rate, side in zip(RATES, SIDES, strict=True)
+    }
+
+
+def _units(answered: _Answers, wanted: str) -> dict[str, Tally]:
+    """Return of each change how many controls of a sort there are, and how many right verdicts."""
+    hits: defaultdict[str, list[bool]] = defaultdict(list)
     for unit, side, right in _sides(answered):
-        hits[side][unit].append(right)
-
-    def rate(side: str) -> JsonObject:
-        units = hits[side].items()
-        return share_of_pairs({unit: Tally(sum(of), len(of)) for unit, of in sorted(units)})
-
-    return {"sensitivity": rate("true"), "specificity": rate("false")}
+        if side == wanted:
+            hits[unit].append(right)
+    return {unit: Tally(sum(of), len(of)) for unit, of in sorted(hits.items())}
 
 
-def _apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two rates of either name have intervals that do not meet."""
-    pairs = [(one[rate], other[rate]) for rate in _RATES if rate in one and rate in other]
-    known = [pair for pair in pairs if None not in (pair[0]["low"], pair[1]["low"])]
-    return any(a["high"] < b["low"] or b["high"] < a["low"] for a, b in known)
+def _independent(units: Mapping[str, Tally]) -> Tally:
+    """Return as many independent controls as vary as much: all where nothing varies."""
+    total = Tally(sum(one.hits for one in units.values()), sum(one.pairs for one in units.values()))
+    return total if total.hits in (0, total.pairs) else effective_tally(units)
 
 
-def _findings(
-    criterion: str, document: Mapping[str, Any], relied_on: Mapping[str, Any]
-) -> Iterator[str]:
+def _findings(criterion: str, document: Mapping[str, Any]) -> Iterator[str]:
     """Yield codes of what a reader has to know."""
     told = document["recognised"]
     if told is not None and told > RECOGNISABLE:
@@ -165,43 +175,12 @@ def _findings(
     errors = judge_errors(cast("JsonObject", document))
     if errors is None or min(errors.supported.pairs, errors.refused.pairs) < FEWEST_ITEMS:
         yield f"controls-below-{FEWEST_ITEMS}:{criterion}"
-    lows = [document[rate]["low"] for rate in _RATES]
+    lows = [document[rate]["low"] for rate in RATES]
     if None not in lows and sum(lows) <= _NO_SKILL:
         yield f"controls-show-no-skill:{criterion}"
-    if _apart(*document["by_source"].values()):
+    if are_apart(*document["by_source"].values()):
         # It treats what stands next to the construct's claims otherwise than what does not.
         yield f"controls-differ-by-source:{criterion}"
-    if _apart(document, relied_on):
-        yield f"controls-contradict-qualification:{criterion}"
 
 
-_BOUNDS: JsonObject = {
-    "type": "object",
-    "required": ["low", "high"],
-    "properties": {"low": {"type": ["number", "null"]}, "high": {"type": ["number", "null"]}},
-}
-
-COMPUTATION = Computation(
-    name="judge_controls",
-    version="1",
-    kind=ScorerKind.JUDGED,
-    params_schema={
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["criteria_scorers"],
-        "properties": {
-            "criteria_scorers": {"type": "object", "minProperties": 1},
-            "qualification": {
-                "type": "object",
-                "additionalProperties": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "required": [*_RATES],
-                    "properties": dict.fromkeys(_RATES, _BOUNDS),
-                },
-            },
-        },
-    },
-    compute=compute,
-)
+COMPUTATION = judging_computation("judge_controls", compute)

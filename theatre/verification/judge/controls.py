@@ -99,7 +99,8 @@ def plan_controls(
     if not isinstance(controls, dict):
         return ControlPlan()
     every = int(cast("float", controls["every"]))
-    seed = case.judge_seed, cast("str", case.params["field"])
+    # All passes and judges are asked about the same ones: only so is it known what they come to.
+    seed = f"{case.judge_seed.partition('/')[0]}/0", cast("str", case.params["field"])
     return _drawn(seed, every, diff, tuple(texts), whole=whole)
 
 

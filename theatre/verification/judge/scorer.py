@@ -69,6 +69,15 @@ def repeat_passes(case: ScoringCase, measure: Measured[ResultT]) -> list[ResultT
     return replay_judgement(_passes(case, measure), case.exchanges)
 
 
+def settled_item(case: ScoringCase, said: Sequence[bool]) -> Fraction:
+    """Return what one item comes to of which each pass says whether it holds, judge by judge.
+
+    SplitError where the rule of the panel leaves that open.
+    """
+    votes = _votes(case, [[Fraction(one)] for one in said])
+    return settle(split_of(case.params), [vote for given in votes if given for vote in given])
+
+
 def repeats_of(judge: JsonObject) -> int:
     """Return how often a judge is asked about an answer."""
     return int(cast("float", judge["repeats"]))

@@ -6,7 +6,7 @@ the judge was persuaded, or the words of the diff do not say what the change doe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, cast
@@ -135,6 +135,41 @@ def answered_episodes(lines: Iterable[bytes]) -> Iterator[tuple[GroundTruthEpiso
                     judge_seed=entry.get("judge_seed", ""),
                 ),
             )
+
+
+def judged_cases(
+    lines: Iterable[bytes], params: JsonObject
+) -> Iterator[tuple[str, str, ScoringCase]]:
+    """Yield criterion, episode id and case of each answer that a criterion of `params` is about."""
+    chosen = cast("JsonObject", params["criteria_scorers"])
+    provider = TheatreScoringProvider(
+        {"criteria": {"criteria_ids": [*chosen]}, "scoring": {"criteria_scorers": chosen}},
+        {SCORER.name: SCORER},
+    )
+    for episode, answer in answered_episodes(lines):
+        for criterion in chosen:
+            case = provider.case(criterion, episode, answer)
+            if isinstance(case, ScoringCase):
+                yield criterion, episode.episode_id, case
+
+
+def judging_computation(
+    name: str, compute: Callable[[Iterable[bytes], JsonObject], JsonObject]
+) -> Computation:
+    """Return a computation over what `criteria_scorers`, its one parameter, had judges say."""
+    return Computation(
+        name=name,
+        version="1",
+        kind=ScorerKind.JUDGED,
+        params_schema={
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["criteria_scorers"],
+            "properties": {"criteria_scorers": {"type": "object", "minProperties": 1}},
+        },
+        compute=compute,
+    )
 
 
 def _mean(scores: Sequence[Fraction]) -> float | None:
