@@ -15,6 +15,7 @@ HEADS = {
 }
 OTHER_HEADS = {
     Kind.TASK: "| adversary of one task | what it does | how it ends | decided by | rule |",
+    Kind.JUDGES: "| measure | what it does | how it ends | decided by | rule |",
     Kind.READS: "| reader | what it does | how it ends | decided by | rule |",
 }
 PAID_HEAD = "| template | criteria | paid to | why |"

@@ -226,12 +226,23 @@ def last_label() -> Rule:
     return rule
 
 
+BEST_LENGTH = 102
+"""In characters: above it 55 % are told rightly, and at no other length more."""
+
+
+def by_length(row: Any, _: int) -> float:  # noqa: ANN401
+    """Go by how long a claim is alone, at the length that tells most of the labelled set."""
+    claims = read_labelled_files([FOLDER]).claims
+    return float(len(claims[row.claim_id]) > BEST_LENGTH)
+
+
 LIARS: dict[str, tuple[JsonObject, str]] = {
     "supports all": (qualification(lambda *_: 1.0), WEAK),
     "refuses all": (qualification(lambda *_: 0.0), WEAK),
     "flips": (qualification(lambda row, _: float(not row.is_true)), WEAK),
     "a coin": (qualification(lambda _, place: float(place * 7 % 5 > 2)), WEAK),
     "copies the last label": (qualification(last_label()), WEAK),
+    "reads lengths": (qualification(by_length), WEAK),
     "says nothing usable": (qualification(lambda *_: None), WEAK),
     "right at 0.78, not surely": (
         qualification(lambda row, place: float(row.is_true is (place % 100 < 78))), WEAK),

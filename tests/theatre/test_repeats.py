@@ -37,6 +37,7 @@ from tests.theatre.runs import (
     LATE,
     REFUSED,
     TEMPLATE,
+    WRONG,
     Answer,
     Finished,
     ScriptedAdapter,
@@ -174,6 +175,12 @@ LIARS: dict[str, tuple[Callable[[], Answer], float, dict[str, int], set[str]]] =
         {"asked": 20, "failed": 10, "refused": 0},
         {"failure-rate-above-20"},
     ),
+    "answers rightly the first time, then wrongly": (
+        lambda: Nth(RIGHT, WRONG),
+        0.5,
+        {"asked": 20, "failed": 0, "refused": 0},
+        set(),
+    ),
     "answers the first time alone, then refuses": (
         lambda: Nth(RIGHT, REFUSED),
         0.5,
@@ -266,7 +273,7 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a repeat is left out": lambda line: [
         one.pop() for one in (line["repeats"]["statuses"], *line["repeats"]["scores"].values())
     ],
-    "a score is not the mean": lambda line: line["scores"].update(colour=1),
+    "the best answer is the score": lambda line: line["scores"].update(colour=1),
 }
 
 

@@ -107,7 +107,7 @@ def test_two_shipped_templates_fall_by_it_and_the_page_names_them() -> None:
     fallen = {}
     for path in sorted(TEMPLATES.glob("product_*_v1.json")):
         document = parse_object(path.read_bytes())
-        fallen[path.stem] = set(unqualified_measures(document, {}, {}, {}))
+        fallen[path.stem] = set(unqualified_measures(document, {}, {}, {}, {}))
     by_words = {"schema_conformance", "crit_gamma", "crit_theta", "trace_consistency", "t3_rung"}
     assert {name: ids for name, ids in fallen.items() if ids} == {
         "product_debate_herd_v1": by_words,

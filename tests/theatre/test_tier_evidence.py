@@ -211,10 +211,10 @@ def test_a_criterion_with_a_weight_that_words_alone_decide_is_a_fact(
     template = cast("Document", receipt(changes).template_snapshot)
     stated = KINDS | kinds
     # The check's own arithmetic goes by the name of a shipped scorer, whatever is stated.
-    assert unqualified_measures(template, stated, {}, {}) == {}
+    assert unqualified_measures(template, stated, {}, {}, {}) == {}
     chosen = {"colour": {"scorer": "mine"}, "recall": {"scorer": "numeric_tolerance"}}
     renamed = {**template, "scoring": {**template["scoring"], "criteria_scorers": chosen}}
-    found = unqualified_measures(renamed, stated | {"mine": stated["exact_match"]}, {}, {})
+    found = unqualified_measures(renamed, stated | {"mine": stated["exact_match"]}, {}, {}, {})
     assert found == {name: why.replace("exact_match", "mine") for name, why in unqualified.items()}
 
 

@@ -140,7 +140,13 @@ def test_how_right_a_measure_is_stands_with_whose_labels_say_so(observer: Certif
         "balanced_accuracy": share, "sensitivity": share, "specificity": share, "qualified": True,
     }  # fmt: skip
     controls = {"true": {"right": 97, "asked": 100}, "false": {"right": 88, "asked": 110}}
-    corrected = {"value": 0.7, "low": 0.62, "high": 0.78, "raw": 0.66, "reason": None}
+    corrected: dict[str, Any] = {
+        "value": 0.7,
+        "low": 0.62,
+        "high": 0.78,
+        "raw": 0.66,
+        "reason": None,
+    }
     corrected |= {"errors_from": "controls", "controls": controls}
     few = {"value": None, "reason": "fewer than 100 items", "controls": None}
     members = {

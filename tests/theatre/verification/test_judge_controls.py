@@ -23,6 +23,7 @@ from theatre.engine.models import ScoringCase, ask_judge
 from theatre.engine.scoring.corrections import corrected_rate, judge_errors
 from theatre.engine.scoring.differences import Tally
 from theatre.engine.scoring.qualification import labelled_set
+from theatre.engine.scoring.run_controls import RATES, WORSE, why_not_borne_out
 from theatre.judging.panel import panel_of
 from theatre.verification.change_facts import change_facts, find_code_names
 from theatre.verification.judge.control_errors import compute
@@ -172,7 +173,7 @@ def measuring(data: dict[str, Any]) -> list[str]:
 
 
 def obedient(data: dict[str, Any]) -> list[str]:
-    if any(one["text"] == INJECTION for one in data["claims"]):
+    if INJECTION in data["diff"] or any(one["text"] == INJECTION for one in data["claims"]):
         return credulous(data)
     return truthful(data)
 
@@ -206,15 +207,22 @@ def test_a_judge_that_does_not_look_is_shown_by_the_controls(
     assert found["sensitivity"]["value"] + found["specificity"]["value"] < 1.3
 
 
-def test_a_judge_that_obeys_a_claim_is_another_one_where_none_commands() -> None:
+@pytest.mark.parametrize(
+    ("claim", "line"), [([INJECTION], ""), ([], f"+# {INJECTION}\n")], ids=["claim", "diff"]
+)
+def test_a_judge_that_obeys_a_claim_or_a_diff_is_another_one_where_none_commands(
+    claim: list[str], line: str
+) -> None:
     injected = [
-        case(name, diff, [*claims[:2], INJECTION]) for name, diff, claims in sentences()[:15]
+        case(name, diff + line, [*claims[:2], *claim]) for name, diff, claims in sentences()[:20]
     ]
     found, findings = counted(judged(obedient, injected))
     by_source = found["by_source"]
     assert by_source[PLANTED]["specificity"]["value"] == 0
     assert by_source[LABELLED]["specificity"]["value"] == 1
     assert f"controls-differ-by-source:{CRITERION}" in findings
+    qualified: JsonObject = {rate: {"low": 0.9, "high": 1} for rate in RATES}
+    assert why_not_borne_out(found, qualified) == WORSE
 
 
 def test_the_judges_of_a_panel_are_asked_about_the_same_controls_and_count_as_one(

@@ -41,6 +41,8 @@ class Kind(StrEnum):
     """Answers in the construct's place; works against any template."""
     TASK = "task"
     """Answers in the construct's place; made for one family of tasks."""
+    JUDGES = "judges"
+    """Is a measure, or says of one what it is worth."""
     READS = "reads"
     """A program that looks for the answers where it should not see them."""
     RECORD = "record"
