@@ -17,12 +17,12 @@ const filesOf = async (folder) => {
   return folders.get(folder);
 };
 const KINDS = {
-  async bundle({ folder, changes = {}, trust, kept, now }) {
+  async bundle({ folder, changes = {}, trust, now }) {
     const files = new Map(await filesOf(folder));
     for (const [path, raw] of Object.entries(changes))
       if (raw === null) files.delete(path);
       else files.set(path, bytes(raw));
-    return made.verify(files, { now, trust: trust && bytes(trust), kept: kept && bytes(kept) });
+    return made.verify(files, { now, trust: trust && bytes(trust) });
   },
   form: ({ raw }) => made.canonical(made.parseJson(bytes(raw))),
   signature: ({ der }) => Buffer.from(made.rawSignature(bytes(der))).toString("hex"),

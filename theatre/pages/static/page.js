@@ -113,7 +113,7 @@ function offerVerification(section) {
       item.dataset.id = id;
       item.append(make("span", signs[word], { ariaHidden: "true" }), ` ${word} `, make("code", id));
       const says = why || (word === "ok" && shown[id]) || "";
-      const detail = expected || got ? `${says} (expected ${expected}, got ${got})` : says;
+      const detail = (expected || got) && !says.includes(expected) ? `${says} (expected ${expected}, got ${got})` : says;
       if (detail) item.append(make("bdi", `: ${detail.slice(0, 600)}`, { dir: "auto" }));
       list.append(item);
     }

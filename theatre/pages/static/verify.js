@@ -16,12 +16,12 @@
 
 // ---- 1 The result (docs/check.md) ----
 
-export const OK = "ok";
-export const FAILED = "failed";
-export const UNCHECKED = "not checked";
+const OK = "ok";
+const FAILED = "failed";
+const UNCHECKED = "not checked";
 
 /** Something in the bundle is not as it must be. */
-export class Defect extends Error {
+class Defect extends Error {
   constructor(message, expected = "", got = "") {
     super(message);
     this.expected = expected;
@@ -39,7 +39,7 @@ const LINES = {
   "bundle-hash": checkBundleHash,
   manifest: checkManifest,
   "certificate-schema": "no JSON Schema here: certificate-fields compares every member",
-  "certificate-copy": checkCertificateCopy,
+  "certificate-copy": "echelon check --certificate compares it with one that you have kept",
   template: checkTemplate,
   commitment: checkCommitment,
   coin: checkCoin,
@@ -89,9 +89,8 @@ const STATED_PARTS = {
 
 /** What can be checked where a template withholds episodes: the rest needs `echelon check`. */
 const OF_PUBLISHED = [
-  "canonical-form", "bundle-hash", "manifest", "certificate-copy", "template", "commitment",
-  "audit-chain", "results-hash", "signature", "commitment-logged", "certificate-logged",
-  "signer-trusted", "order",
+  "canonical-form", "bundle-hash", "manifest", "template", "commitment", "audit-chain",
+  "results-hash", "signature", "signer-trusted", "commitment-logged", "certificate-logged", "order",
 ];
 
 const NEEDS_CRYPTO = "a browser verifies only in pages that came by https, from this machine "
@@ -100,18 +99,17 @@ const NEEDS_CRYPTO = "a browser verifies only in pages that came by https, from 
 /**
  * Verify a bundle.
  * @param {Map<string, Uint8Array>} files  path below the bundle's folder → bytes
- * @param {{trust?: Uint8Array, trustFrom?: string, kept?: Uint8Array, now?: number}} options
- *   `trust`: the issuer's trust.json; `trustFrom`: where it came from, if not from him; `kept`: the
- *   certificate as the reader has it from elsewhere; `now`: milliseconds since 1970
+ * @param {{trust?: Uint8Array, trustFrom?: string, now?: number}} options  `trust`: the issuer's
+ *   trust.json; `trustFrom`: where it came from, if not from him; `now`: milliseconds since 1970
  * @returns {Promise<{lines: {id: string, status: string, expected: string, got: string,
  *   why: string}[], failed: string[], unchecked: string[], ok: boolean, verdict: string}>}
  *   `ok` is never true while a line has failed, and says no more than that none has.
  */
-export async function verify(files, { trust, trustFrom = "", kept, now = Date.now() } = {}) {
+export async function verify(files, { trust, trustFrom = "", now = Date.now() } = {}) {
   if (!subtle) throw new Error(NEEDS_CRYPTO);
   if (!files.has("certificate.json") && files.has("reproduction.json"))
     throw new Error("a reproduction certifies nothing: `echelon check` compares it");
-  const bundle = new Bundle(files, { trust, trustFrom, kept, now });
+  const bundle = new Bundle(files, { trust, trustFrom, now });
   const lines = [];
   const add = (id, { status, why, expected = "", got = "" }) =>
     lines.push({ id, status, expected, got, why });
@@ -225,11 +223,6 @@ async function checkManifest(bundle) {
     construct_version: pins.constructs[bundle.underTest],
   };
   same("manifest.json", expected, manifest);
-}
-
-function checkCertificateCopy(bundle) {
-  if (!bundle.kept) throw new Unsettled("no certificate was given to compare it with");
-  same("certificate.json", parseJson(bundle.kept, "your certificate"), bundle.certificate);
 }
 
 // ---- 3 What was committed (docs/contract/evidence.md §2, earned.md §4) ----
@@ -525,8 +518,7 @@ async function added(bundle) {
   const stated = bundle.values("scores/per_episode.jsonl");
   expect(stated.length === dataset.length, `expected ${dataset.length} lines of scores`);
   const hash = await bundle.commitmentHash;
-  const declined = {};
-  for (const id of plan.ids) declined[id] = bundle.aggregate.score_counts[id].declined;
+  const declined = perCriterion(plan, (id) => bundle.aggregate.score_counts[id].declined);
   const mostFailed = plan.mostFailed && times(plan.mostFailed, whole(dataset.length * repeats));
   const episodes = [];
   let failed = 0;
@@ -560,7 +552,7 @@ async function added(bundle) {
     outcomes: countsOf(OUTCOMES, episodes.map((one) => one.outcome)),
     statuses: countsOf(STATUSES, ran.map((one) => one.status)),
     answers: countsOf(STATUSES, ran.flatMap((one) => one.answers)),
-    verdicts: Object.fromEntries(plan.ids.map((id, n) => [id, countsOf(VERDICTS, wordsOf(n))])),
+    verdicts: perCriterion(plan, (id, n) => countsOf(VERDICTS, wordsOf(n))),
   };
 }
 
@@ -571,7 +563,7 @@ function lineOf(plan, { episode, line, outcome, counted, holdout }, seq, repeats
   const points = total(there.map((n) => times(plan.weights[n], ratio(counted[n], NANO))));
   return {
     seq, episode_id: episode.episode_id, outcome, holdout,
-    scores: Object.fromEntries(plan.ids.map((id, n) => [id, asNumber(counted[n])])),
+    scores: perCriterion(plan, (id, n) => asNumber(counted[n])),
     composite: weight.n ? published(over(points, weight)) : null,
     ...(repeats > 1 ? { repeats: line.repeats } : {}),
   };
@@ -579,13 +571,11 @@ function lineOf(plan, { episode, line, outcome, counted, holdout }, seq, repeats
 
 /** The mean of each criterion over scores and `words`; of these, each counts `gap`. */
 function meansOf(run, words, gap = 0) {
-  const means = {};
-  run.plan.ids.forEach((id, n) => {
+  return perCriterion(run.plan, (id, n) => {
     const gaps = sum(words.map((word) => BigInt(run.verdicts[id][word])));
     const points = sum(run.ran.map((row) => row.counted[n] ?? 0n)) + BigInt(gap) * gaps * NANO;
-    means[id] = ratio(points, (BigInt(run.verdicts[id].scored) + gaps) * NANO);
+    return ratio(points, (BigInt(run.verdicts[id].scored) + gaps) * NANO);
   });
-  return means;
 }
 
 /** The mean over all criteria, by weight; null where one has none. */
@@ -631,10 +621,9 @@ function intervalOf(run, name, score, { score_intervals: stated }) {
 function holdoutOf({ plan, ran }, stated) {
   const [train, holdout] = [false, true].map((isHeld) => {
     const part = ran.filter((row) => row.holdout === isHeld);
-    const means = {};
-    plan.ids.forEach((id, n) => {
+    const means = perCriterion(plan, (id, n) => {
       const values = part.map((row) => row.counted[n]).filter(isScore);
-      means[id] = ratio(sum(values), BigInt(values.length) * NANO);
+      return ratio(sum(values), BigInt(values.length) * NANO);
     });
     return {
       episodes: part.length,
@@ -645,8 +634,9 @@ function holdoutOf({ plan, ran }, stated) {
   return { train, holdout, gap: stated.gap };
 }
 
-const publishedScores = (plan, means) =>
-  Object.fromEntries(plan.ids.map((id) => [id, published(means[id])]));
+const perCriterion = (plan, valueOf) =>
+  Object.fromEntries(plan.ids.map((id, n) => [id, valueOf(id, n)]));
+const publishedScores = (plan, means) => perCriterion(plan, (id) => published(means[id]));
 
 /** The members of scores/aggregate.json; those of STATED_PARTS are as they stand there. */
 async function aggregateOf(bundle) {
@@ -659,12 +649,6 @@ async function aggregateOf(bundle) {
   const [worst, best] = [meansOf(run, gaps, 0), meansOf(run, gaps, 1)];
   const within = (low, high) =>
     (low === null ? null : { low: published(low), high: published(high) });
-  const intervals = { [COMPOSITE]: intervalOf(run, COMPOSITE, composite, stated) };
-  const bounds = { [COMPOSITE]: within(weighted(plan, worst), weighted(plan, best)) };
-  for (const id of plan.ids) {
-    intervals[id] = intervalOf(run, id, scores[id], stated);
-    bounds[id] = within(worst[id], best[id]);
-  }
   return {
     scores: publishedScores(plan, scores),
     composite_score: published(composite),
@@ -675,11 +659,17 @@ async function aggregateOf(bundle) {
     },
     coverage: published(ratio(BigInt(outcomes.scored), BigInt(run.ran.length - outcomes.excluded))),
     refusal_rate: published(ratio(BigInt(outcomes.excluded), BigInt(run.ran.length))),
-    score_intervals: intervals,
+    score_intervals: {
+      ...perCriterion(plan, (id) => intervalOf(run, id, scores[id], stated)),
+      [COMPOSITE]: intervalOf(run, COMPOSITE, composite, stated),
+    },
     holdout_scores: plan.split.n ? holdoutOf(run, stated.holdout_scores) : null,
     answered_only: publishedScores(plan, meansOf(run, [])),
     refusals_as_zero: publishedScores(plan, meansOf(run, ["missing", "excluded"])),
-    worst_case_bounds: bounds,
+    worst_case_bounds: {
+      ...perCriterion(plan, (id) => within(worst[id], best[id])),
+      [COMPOSITE]: within(weighted(plan, worst), weighted(plan, best)),
+    },
     calibration: stated.calibration,
     human_scores: hasStep(bundle, (step) => step.type === "hitl_rubric")
       ? stated.human_scores : null, // the line `human-scores` is about it
@@ -692,14 +682,8 @@ const hasStep = ({ template }, holds) => template.resolution_programme.some(hold
 const WITH_PEOPLE = ["scores", "composite_score", "score_intervals", "answered_only",
   "refusals_as_zero", "worst_case_bounds"];
 
-function criterionCounts({ plan, verdicts }) {
-  const counts = {};
-  for (const id of plan.ids) {
-    const { excluded: _, not_run: __, ...kept } = verdicts[id];
-    counts[id] = kept;
-  }
-  return counts;
-}
+const criterionCounts = ({ plan, verdicts }) => perCriterion(plan, (id) =>
+  pick(verdicts[id], ["scored", "missing", "not_applicable", "declined", "unscored"]));
 
 async function checkOutcomes(bundle) {
   const run = await runOf(bundle);
@@ -853,8 +837,8 @@ async function factsOf(bundle) {
     adapter_pin: adapter,
     rehearsal: calls.some((call) => call.adapter.startsWith("mock@")),
     distinct_inputs: distinct((line) => line.outcome === "scored"),
-    criterion_distinct_inputs: Object.fromEntries(plan.ids.map((id) =>
-      [id, distinct((line) => line.scores[id] !== null)])),
+    criterion_distinct_inputs: perCriterion(plan, (id) =>
+      distinct((line) => line.scores[id] !== null)),
     unqualified_measures: unqualifiedMeasures(bundle),
     missing_pins: Object.keys(named).filter((name) => !named[name]),
     version_mismatches: records.reduce((all, record) => all + record.mismatches, 0),
@@ -1817,8 +1801,7 @@ async function merkleRoot(leaves) {
 // ---- 13 Archives, and the command ----
 
 // What page.js uses: a page that is one file has no address to import a module from.
-globalThis.echelonVerify = { verify, readArchive, atRoot, OK, FAILED, UNCHECKED,
-  needs: subtle ? null : NEEDS_CRYPTO };
+globalThis.echelonVerify = { verify, readArchive, atRoot, needs: subtle ? null : NEEDS_CRYPTO };
 
 const MAX_UNPACKED = 512 * 1024 * 1024;
 
