@@ -42,20 +42,29 @@ from tests.theatre.runs import (
     episodes,
     pilot_stage,
 )
+from theatre.api.draft_files import resolve_file
 from theatre.api.qualifications import (
     add_qualification_check,
     qualification_faults,
     read_labelled_files,
 )
+from theatre.api.workspace import Workspace
 from theatre.engine.bundle_check import CheckReport, CheckStatus, measures
 from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.standalone import verify
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, canonical_sha256
+from theatre.engine.canonical_json import (
+    JsonObject,
+    JsonValue,
+    canonical_line,
+    canonical_sha256,
+    sha256_hex,
+)
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.models import ScorerKind
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import measure_policy
 from theatre.engine.scoring.measure_policy import KNOWN_SETS, why_unqualified
+from theatre.engine.template_validator import TemplateValidator
 from theatre.engine.templates import ProductTheatreTemplate, view_template
 from theatre.engine.tier_assigner import TierAssigner, TierFacts, TierHistory
 from theatre.files.datasets import DatasetRoots
@@ -370,6 +379,33 @@ def faults(folder: Path, made: JsonObject, file: bytes, terms: str = "the") -> l
 
 
 @pytest.mark.untraced
+def test_a_draft_names_the_file_and_its_hash_is_pinned(tmp_path: Path, own_keys: Path) -> None:
+    made = qualification(says_the, scorer="contains_terms", params=WORDS)
+    file = tmp_path / "measured.sigstore.json"
+    file.write_bytes(signed(made, own_keys))
+    (tmp_path / "data.jsonl").write_bytes(canonical_line(episodes(1)[0]))
+    (tmp_path / "solution.py").write_text("def answer(asked):\n    return {}\n", encoding="utf-8")
+    measure: JsonObject = {"scorer": "contains_terms", "terms": ["the"], "qualification": file.name}
+    draft: JsonObject = {
+        "construct": "solution:answer",
+        "data": "data.jsonl",
+        "measures": {"says_the": {**measure, "answer": {"field": "summary"}}},
+    }
+    workspace = Workspace.from_environment({"ECHELON_HOME": str(tmp_path / "home")})
+    pinned = resolve_file(tmp_path / "echelon.yaml", draft, workspace)
+    told: Any = pinned.document
+    named = {"dataset": "says_the_qualification", "sha256": canonical_sha256(made)}
+    assert (pinned.problems, told["scoring"]["qualifications"]) == ((), {"says_the": named})
+    assert told["dataset_hashes"]["says_the_qualification"] == sha256_hex(file.read_bytes())
+    report = TemplateValidator(SCORERS).validate(told, certificate_run=True)
+    assert [one for one in report.errors if "qualif" in one.pointer + one.rule] == []
+    file.write_bytes(b"{}\n")
+    (fault,) = resolve_file(tmp_path / "echelon.yaml", draft, workspace).problems
+    assert (fault.pointer, fault.rule) == (
+        "/scoring/qualifications/says_the", "qualification-fits",
+    )  # fmt: skip
+
+
 def test_only_what_is_ones_own_fits_and_can_be_repeated_is_committed(
     tmp_path: Path, own_keys: Path
 ) -> None:

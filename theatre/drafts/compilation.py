@@ -26,7 +26,7 @@ SCHEMA = "echelon_draft_schema.json"
 DEFAULT_SCORER = "exact_match"
 DEFAULT_SOURCE = "CUSTOM"
 
-_OF_A_MEASURE = ("scorer", "answer", "weight")
+_OF_A_MEASURE = ("scorer", "answer", "weight", "qualification")
 _CALLABLE = re.compile(r"[A-Za-z_][\w./]*?(\.py)?:[A-Za-z_]\w*")
 _LONGEST_CRITERION = 32
 _ID_LETTERS = 8
@@ -158,6 +158,7 @@ class _Criterion:
     scorer: str
     params: JsonObject = field(default_factory=dict)
     weight: JsonValue = None
+    qualification: JsonValue = None
 
 
 def _calls(draft: JsonObject) -> list[tuple[str, JsonValue]]:
@@ -267,6 +268,7 @@ def _criteria(draft: JsonObject, scorers: Mapping[str, Scorer]) -> list[_Criteri
                 scorer=scorer.name,
                 params={**_paths(answer, scorer), **params},
                 weight=measure.get("weight"),
+                qualification=measure.get("qualification"),
             )
         )
     return criteria
@@ -308,6 +310,11 @@ def _defaults(draft: JsonObject, scorers: Mapping[str, Scorer]) -> JsonObject:
         measured["weights"] = {
             one.criterion_id: one.weight for one in criteria if one.weight is not None
         }
+    files = {
+        one.criterion_id: one.qualification for one in criteria if one.qualification is not None
+    }
+    relied_on: JsonObject = {name: {"dataset": _qualification_of(name)} for name in files}
+    paths: JsonObject = {_qualification_of(name): path for name, path in files.items()}
     return {
         "theatre_id": draft.get("id", theatre_id_of(tested.construct_id)),
         "template_family": "PRODUCT",
@@ -333,14 +340,21 @@ def _defaults(draft: JsonObject, scorers: Mapping[str, Scorer]) -> JsonObject:
         "scoring": {
             "criteria_scorers": {
                 one.criterion_id: {"scorer": one.scorer, "params": one.params} for one in criteria
-            }
+            },
+            **({"qualifications": relied_on} if files else {}),
         },
         "product_theatre_config": {
             "ground_truth_source": draft.get("source", DEFAULT_SOURCE),
             **_reach(subjects),
             **_data(draft),
+            **({"dataset_paths": paths} if files else {}),
         },
     }
+
+
+def _qualification_of(criterion: str) -> str:
+    """Return the name of the dataset that is the qualification of a criterion's measure."""
+    return f"{criterion}_qualification"
 
 
 def _rubric(criteria: list[_Criterion]) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -15,6 +17,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import TheatreError
 from theatre.engine.models import Scorer
 from theatre.engine.schema_registry import SchemaViolation, json_pointer
+from theatre.engine.scoring.measure_policy import Qualification
 from theatre.engine.templates import ProductTheatreTemplate, read_template
 from theatre.files.datasets import DatasetFile, DatasetRoots
 from theatre.oracles.construct_registry import RegisteredConstruct
@@ -67,8 +70,35 @@ def resolve_draft(
     for endpoint in endpoints(view):
         if endpoint.construct_id not in view.version_pins.constructs:
             versions[endpoint.construct_id] = _version_of(endpoint, places, problems)
-    pins: JsonObject = {"dataset_hashes": hashes, "version_pins": {"constructs": versions}}
+    pins: JsonObject = {
+        "dataset_hashes": hashes,
+        "version_pins": {"constructs": versions},
+        **_qualifications(document, view, datasets, problems),
+    }
     return PinnedDraft(document=merge(document, pins), problems=tuple(problems))
+
+
+def _qualifications(
+    document: JsonObject,
+    view: ProductTheatreTemplate,
+    datasets: DatasetRoots,
+    problems: list[SchemaViolation],
+) -> JsonObject:
+    """Return the hash of each qualification that is named without one, as it is merged."""
+    scoring = cast("dict[str, Any]", document["scoring"])
+    paths, found = view.product_theatre_config.data_paths(), dict[str, JsonValue]()
+    for criterion, one in scoring.get("qualifications", {}).items():
+        path = paths.get(one["dataset"])
+        if "sha256" in one or path is None:
+            continue
+        try:
+            with contextlib.closing(DatasetFile(datasets.find(path))) as file:
+                found[criterion] = {"sha256": Qualification.read(file.lines(), sha256=None).sha256}
+        except TheatreError as error:
+            pointer = json_pointer("scoring", "qualifications", criterion)
+            problems.append(SchemaViolation(pointer, "qualification-fits", str(error)))
+            found[criterion] = {"sha256": _UNKNOWN}
+    return {"scoring": {"qualifications": found}} if found else {}
 
 
 def _product_view(document: JsonObject) -> ProductTheatreTemplate | None:

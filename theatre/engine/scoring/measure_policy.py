@@ -65,11 +65,11 @@ class Qualification:
     kid: str
 
     @classmethod
-    def read(cls, lines: Iterable[bytes], *, sha256: str) -> Self:
+    def read(cls, lines: Iterable[bytes], *, sha256: str | None) -> Self:
         """Read the one line of a signed file; QualificationError for anything else.
 
-        `sha256` is the hash that a template names. Figures that do not follow from the rows are an
-        error, too.
+        `sha256` is the hash that a template names, None where it is still to be named. Figures that
+        do not follow from the rows are an error, too.
         """
         try:
             (line,) = lines
@@ -88,7 +88,7 @@ class Qualification:
             raise QualificationError(
                 "expected a qualification whose figures follow from its rows, got others"
             )
-        if canonical_sha256(document) != sha256:
+        if sha256 is not None and canonical_sha256(document) != sha256:
             raise QualificationError(
                 f"expected the qualification {sha256} that the template names, got "
                 f"{canonical_sha256(document)}"
