@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 
@@ -295,8 +296,9 @@ def test_a_canonical_form_is_read_as_the_strict_parser_reads_it(
         assert canonical_bytes(strict) + end == data
         assert repr(quick) == repr(strict)
     elif canonical_bytes(strict) + end == data:
-        # Only where orjson might differ from RFC 8785.
-        assert b'": ' in data or fast_canonical_bytes(value) is None
+        # Only where orjson might differ from RFC 8785, or a number might be beyond 2^53.
+        has_many_digits = re.search(rb"\d{16}", data) is not None
+        assert b'": ' in data or has_many_digits or fast_canonical_bytes(value) is None
 
 
 def test_a_canonical_form_that_is_too_deep_is_refused_as_any_other() -> None:
