@@ -14,6 +14,7 @@ import subprocess
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +343,28 @@ def test_each_line_is_red_for_what_it_is_about(small: Path) -> None:
     answers = ask([of_bundle(small, dict(files), now=NOW) for _, files in changes])
     red = [line for (line, _), one in zip(changes, answers, strict=True) if line in failed(one)]
     assert red == [line for line, _ in changes]
+
+
+def test_the_tier_proven_is_never_green(tmp_path: Path) -> None:
+    """It rests on other runs: without any it is red, with some it is left to `echelon check`."""
+    bundle = unpacked("product_observer_v1", tmp_path)
+    files = load(bundle)
+    until = datetime.fromisoformat(json.loads(files["certificate.json"])["theatre_resolved_at"])
+    until += timedelta(days=180)
+    proven = {"tier": "PROVEN", "unmet": [], "caps": [], "expires_at": f"{until:%FT%T.%fZ}"}
+    history = json.loads(files["tier.json"])["history"] | {"telemetry": [{}]}
+    alone, with_others = ask(
+        [
+            of_bundle(bundle, dict(edited(files, "tier.json", assessment=proven)), now=NOW),
+            of_bundle(
+                bundle,
+                dict(edited(files, "tier.json", assessment=proven, history=history)),
+                now=NOW,
+            ),
+        ]
+    )
+    assert "tier" in failed(alone)
+    assert {"tier", "history"} <= set(with_others["value"]["unchecked"])
 
 
 # Proofs.
