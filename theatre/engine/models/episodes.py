@@ -193,11 +193,10 @@ CriterionResult: TypeAlias = Scored | Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class TheatreCriteria:
-    """What a theatre measures, in committed order; `weights` empty means equal weights.
+    """What a theatre measures, in committed order; `weights` empty means equal weights."""
 
-    A plain class, which pydantic reads all the same: authors import this package, and wait for it.
-    """
-
+    # A plain class, which pydantic reads all the same: authors import this package, and wait for
+    # it. What its docstring says stands in the description of the interface.
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     criteria_ids: tuple[str, ...]
