@@ -141,6 +141,12 @@ class BudgetSpentError(BackendError):
     code = "budget-spent"
 
 
+class JudgeKeyRefusedError(BackendError):
+    """The operator's key for a judge is refused, or gone: the run waits for another one."""
+
+    code = "judge-key-refused"
+
+
 class BudgetError(BackendError):
     """A budget is less than what is spent and reserved of it."""
 

@@ -147,6 +147,23 @@ def test_a_run_waits_for_its_budget_and_goes_on_without_asking_again(
         assert checked(bundle_of(at.home, path)).consistent
 
 
+def test_a_run_waits_for_another_key_where_that_of_the_operator_is_refused(
+    database: Database, tmp_path: Path
+) -> None:
+    judge = MessagesService(reading, bad_days={2: "401 Unauthorized"})
+    with court(database, tmp_path, judge=judge) as at:
+        at.treasury.allow("ada", 10**6)
+        path = committed(at.ada, at.stage.template)
+        waiting = run(at.ada, path).document
+        assert (waiting["state"], waiting["run"]["status"]) == ("ACTIVE", "waiting_budget")
+        assert (waiting["progress"], waiting["outcome"]) == (2, None)
+        assert waiting["error"].startswith("judge-key-refused: expected a key of the operator")
+        done = run(at.ada, path).document
+        assert (done["outcome"], at.asked()) == ("certified", EPISODES + 1)
+        assert checked(bundle_of(at.home, path)).consistent
+        assert sorted(one["spent"] for one in at.treasury.calls()) == [0] + [USED] * EPISODES
+
+
 def test_what_was_answered_but_not_recorded_is_not_asked_again(
     database: Database, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingErr
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.errors import BackendError, BudgetSpentError, NotReadyError
+from backend.errors import BackendError, BudgetSpentError, JudgeKeyRefusedError, NotReadyError
 from backend.jobs.announcements import ChangeListener, ChangeSignal
 from backend.jobs.queue import (
     MAX_LOST_WORKERS,
@@ -77,8 +77,8 @@ class RunAttempts:
             await self._carry(stored, work, monitor)
         except StateConflictError:
             raise
-        except BudgetSpentError as error:
-            await self._endings.wait_for_budget(stored, error)
+        except (BudgetSpentError, JudgeKeyRefusedError) as error:
+            await self._endings.wait_for_judge(stored, error)
         except (TheatreError, BackendError) as error:
             if is_transient(error):
                 await self._postpone(stored, error)

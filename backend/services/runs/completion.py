@@ -13,6 +13,7 @@ from backend.errors import (
     BackendError,
     BudgetSpentError,
     EvidenceStoreError,
+    JudgeKeyRefusedError,
     LogUnavailableError,
 )
 from backend.jobs.queue import end_waiting_at, queue_run
@@ -78,9 +79,12 @@ class RunCompletion:
                 moment = self._resources.clock() + timedelta(seconds=RETRY_SECONDS)
                 await queue_run(connection, stored.id, at=moment)
 
-    async def wait_for_budget(self, stored: StoredTheatre, error: BudgetSpentError) -> None:
+    async def wait_for_judge(
+        self, stored: StoredTheatre, error: BudgetSpentError | JudgeKeyRefusedError
+    ) -> None:
         """Leave a claimed run until its owner has it go on; what is recorded and paid stays."""
-        _log.info("run waits for its budget", extra={"fields": {"theatre_id": stored.id}})
+        why = "a key of its judge" if isinstance(error, JudgeKeyRefusedError) else "its budget"
+        _log.info("run waits for %s", why, extra={"fields": {"theatre_id": stored.id}})
         async with self._engine.begin() as connection:
             if not await lock_claimed(connection, stored.id, epoch=stored.run_epoch):
                 return

@@ -15,7 +15,7 @@ from typing import cast
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.errors import BudgetSpentError
+from backend.errors import BudgetSpentError, JudgeKeyRefusedError
 from backend.identifiers import new_id
 from backend.repositories.judge_ledger import (
     WORKER_LOST,
@@ -39,10 +39,15 @@ from theatre.engine.canonical_json import (
 from theatre.engine.clock import Clock, Sleep
 from theatre.engine.models import JUDGEMENTS
 from theatre.engine.replay import RunJournal
-from theatre.judging import JudgeUnavailableError
 from theatre.judging.messages import provider_of
 from theatre.judging.model_judge import MAX_ANSWER_BYTES, ModelJudge
-from theatre.providers.client import ProviderClient, ProviderKind, ProviderReply, open_provider
+from theatre.providers.client import (
+    KEY_REFUSED,
+    ProviderClient,
+    ProviderKind,
+    ProviderReply,
+    open_provider,
+)
 
 _AT_THE_MOST = frozenset({"not-counted", "above-maximum"})
 _log = logging.getLogger(__name__)
@@ -152,6 +157,8 @@ class _PaidCaller:
             self._purse.let_go()
             raise
         self._ended = reserved, body, reply
+        if reply.reason == KEY_REFUSED:
+            raise _key_refused(provider_of(body), f"refused with {reply.status}")
         return reply
 
     async def settle(self, answer: JsonObject | None) -> None:
@@ -185,17 +192,15 @@ class PaidJudge:
     async def ask(self, request: JsonObject) -> JsonObject:
         """Return what was answered in an earlier attempt at the run, or ask.
 
-        Raises BudgetSpentError where the budget does not cover another call, and what `ModelJudge`
-        raises.
+        Raises BudgetSpentError where the budget does not cover another call, JudgeKeyRefusedError
+        where the operator's key is not good, and what `ModelJudge` raises.
         """
         kept = self._answers.get(canonical_sha256(request))
         if kept:
             return parse_object(kept.popleft())
         kind = provider_of(request)
         if kind not in self._clients:
-            raise JudgeUnavailableError(
-                f"expected a judge that this service has, got one of {kind}"
-            )
+            raise _key_refused(kind, "none")
         caller = _PaidCaller(self._clients[kind], self._purse)
         judge = ModelJudge(
             caller,
@@ -210,6 +215,13 @@ class PaidJudge:
         finally:
             await caller.settle(answer)
         return answer
+
+
+def _key_refused(kind: ProviderKind, got: str) -> JudgeKeyRefusedError:
+    return JudgeKeyRefusedError(
+        f"expected a key of the operator that the judge's provider {kind} takes, got {got}; "
+        "POST …/run goes on once the operator has set another, and asks nothing again"
+    )
 
 
 @asynccontextmanager
