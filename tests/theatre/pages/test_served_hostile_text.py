@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from theatre.pages import served
+from theatre.transparency import entries
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -49,6 +50,7 @@ def given(text: str) -> dict[str, Any]:
         "replay_count": 3,
         "effective_tier": "UNVERIFIED",
         "status": "current",
+        "reasons": [text],
         "run_by": text,
     }
     record = {**RUN, "construct_id": text, "versions": [{**RUN, "construct_version": text}]}
@@ -80,9 +82,17 @@ def given(text: str) -> dict[str, Any]:
         "complete_scorers": 0,
         "items": [{"episode_id": text, "input_data": {text: text}, "answers": {text: {"a": text}}}],
     }
-    members = {"construct_id": text, "commitment_hash": text, "close_by": text}
     theatre = {"user": text, "rating": rating, "comments": text, "values": text, "errors": [text]}
-    log = [{"index": 0, "type": "commitment/v1", "members": members, "certificate_id": None}]
+    log = [
+        {
+            "index": 0,
+            "type": kind.value,
+            "members": {name: text if str in kinds else 1 for name, kinds in members.items()},
+            "certificate_id": None,
+        }
+        # Private, so that a new entry is tried.
+        for kind, members in entries._MEMBERS.items()  # noqa: SLF001
+    ]
     return {
         "home": {"certificates": [one], "total": 1, "next_cursor": text, "search": text},
         "construct": {"record": record, "routing": routing, "certificates": [one, {**one}]},
@@ -154,10 +164,10 @@ def test_a_hostile_value_in_one_field_alone_is_text(page: str, path: tuple[str |
 def test_every_field_that_can_be_written_is_tried() -> None:
     # Names are not replaced one by one: the next test has them all.
     assert Counter(page for page, _ in FIELDS) == {
-        "home": 6,
-        "construct": 12,
+        "home": 7,
+        "construct": 14,
         "template": 10,
-        "log": 3,
+        "log": 30,
         "theatre": 10,
         "sign-in": 2,
     }
