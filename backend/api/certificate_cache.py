@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import OrderedDict
 from datetime import datetime, timedelta
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self
 
 from fastapi import Request
 from starlette.responses import Response
@@ -21,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from backend.api.http.bodies import JSON
 from backend.api.http.conditional import OPEN_TO_PAGES, immutable_response
 from backend.api.http.html import REVALIDATED, accept_of, html_response, prefers_html
+from backend.services.newest_used import NewestUsed
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.clock import Clock
 from theatre.pages.certificate_page import CertificatePage
@@ -33,31 +33,6 @@ _PAGES_AT_MOST = 500
 _PAGE_LIVES = timedelta(seconds=1)
 
 _COMPARISONS_AT_MOST = 100
-
-Kept = TypeVar("Kept")
-Key = TypeVar("Key")
-
-
-class NewestUsed(OrderedDict[Key, Kept], Generic[Key, Kept]):
-    """At most so many values; the least recently read one is dropped."""
-
-    def __init__(self, at_most: int) -> None:
-        super().__init__()
-        self._at_most = at_most
-
-    def __setitem__(self, key: Key, value: Kept) -> None:
-        """Store a value as the newest."""
-        super().__setitem__(key, value)
-        self.move_to_end(key)
-        if len(self) > self._at_most:
-            self.popitem(last=False)
-
-    def find(self, key: Key) -> Kept | None:
-        """Return a value, now the newest; None where there is none."""
-        found = self.get(key)
-        if found is not None:
-            self.move_to_end(key)
-        return found
 
 
 class CachedDocument(NamedTuple):

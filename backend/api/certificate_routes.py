@@ -24,7 +24,6 @@ from backend.api.http.openapi import (
 from backend.api.http.pages import NO_NUL, FilterText, Listing, Paging
 from backend.api.http.service import get_service
 from backend.repositories.certificate_views import CertificateFilter, CertificateView
-from backend.repositories.pages import Place
 from backend.schemas.certificates import (
     CertificateDocument,
     CertificatePage,
@@ -121,12 +120,16 @@ async def list_certificates(
         reading,
         wanted,
         asked.window(listing),
-        accepted=service.resources.accepted_templates.content_hashes,
+        resources=service.resources,
         now=service.clock(),
     )
     shown = CertificatePage(
-        certificates=[certificate_summary(view, worth) for view, worth in page.rows],
-        **asked.shown(listing, page, lambda last: Place(last[0].issued_at, last[0].id)),
+        certificates=[
+            certificate_summary(view, worth)
+            for view, worth in page.rows
+            if wanted.admits(worth.effective.tier, worth.effective.status)
+        ],
+        **asked.shown(listing, page, lambda last: last[0].place),
     )
     return JSONResponse(shown.model_dump(mode="json"), headers=_CACHING)
 
@@ -168,7 +171,7 @@ async def routing_document(
         construct_id,
         construct_version=construct_version,
         declared_review=declared_review,
-        accepted=service.resources.accepted_templates.content_hashes,
+        resources=service.resources,
         records=service.run_records,
         now=now,
     )
@@ -206,7 +209,7 @@ async def _shown(
         reading,
         certificate_id=certificate_id,
         theatre_id=theatre_id,
-        accepted=service.resources.accepted_templates.content_hashes,
+        resources=service.resources,
         now=service.clock(),
     )
     effective = read.worth.effective
@@ -238,18 +241,19 @@ def certificate_summary(
     view: CertificateView, worth: certificates.CurrentStatus
 ) -> CertificateSummary:
     """Return a certificate as lists show it."""
+    stored = view.stored
     return CertificateSummary.model_validate(
         {
-            "certificate_id": view.id,
-            "theatre_id": view.theatre_id,
-            "template_id": view.template_id,
-            "construct_id": view.construct_id,
-            "construct_version": view.construct_version,
-            "composite_score": view.composite_score,
+            "certificate_id": stored.id,
+            "theatre_id": stored.theatre_id,
+            "template_id": stored.template_id,
+            "construct_id": stored.construct_id,
+            "construct_version": stored.construct_version,
+            "composite_score": stored.composite_score,
             **_status_fields(view, worth),
-            "replay_count": view.replay_count,
-            "issued_at": view.issued_at,
-            "expires_at": view.expires_at,
+            "replay_count": stored.replay_count,
+            "issued_at": stored.issued_at,
+            "expires_at": stored.expires_at,
         }
     )
 

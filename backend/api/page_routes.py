@@ -29,7 +29,7 @@ from backend.api.http.visitors import page_router
 from backend.api.log_routes import record_document
 from backend.api.template_routes import template_document
 from backend.repositories.certificate_views import CertificateFilter, find_composite_intervals
-from backend.repositories.pages import Place, Window
+from backend.repositories.pages import Window
 from backend.repositories.transparency_log import find_listed_entries
 from backend.schemas.certificates import CertificatePage
 from backend.services import certificates as service_certificates
@@ -82,12 +82,12 @@ async def show_home(
         reading,
         CertificateFilter(search=search.strip() or None),
         asked.window(listing),
-        accepted=service.resources.accepted_templates.content_hashes,
+        resources=service.resources,
         now=service.clock(),
     )
     shown = CertificatePage(
         certificates=[certificate_summary(view, worth) for view, worth in page.rows],
-        **asked.shown(listing, page, lambda last: Place(last[0].issued_at, last[0].id)),
+        **asked.shown(listing, page, lambda last: last[0].place),
     )
     html = served.home_page(shown.model_dump(mode="json"), search=search)
     return html_response(request, html, caching=REVALIDATED)
@@ -126,12 +126,13 @@ async def _certificate(
         reading,
         certificate_id=certificate_id,
         theatre_id=theatre_id,
-        accepted=service.resources.accepted_templates.content_hashes,
         resources=service.resources,
         kept=service.certificates.fixed,
         now=now,
     )
-    page = CachedPage.of(made.certificate_id, made.page, at=now, lapses=made.read.view.expires_at)
+    page = CachedPage.of(
+        made.certificate_id, made.page, at=now, lapses=made.read.view.stored.expires_at
+    )
     service.certificates.put_page(page)
     return page
 
@@ -148,14 +149,14 @@ async def show_construct(request: Request, construct_id: ConstructId, reading: R
         reading,
         CertificateFilter(construct_id=construct_id),
         Window(100),
-        accepted=service.resources.accepted_templates.content_hashes,
+        resources=service.resources,
         now=now,
     )
     html = served.construct_page(
         record.model_dump(mode="json"),
         routing.model_dump(mode="json"),
         [certificate_summary(*one).model_dump(mode="json") for one in found.rows],
-        await find_composite_intervals(reading, [view.id for view, _ in found.rows]),
+        await find_composite_intervals(reading, [view.stored.id for view, _ in found.rows]),
     )
     return html_response(request, html, caching=REVALIDATED)
 
@@ -170,7 +171,6 @@ async def download_certificate(
     html = await render_file_of(
         reading,
         str(certificate_id),
-        accepted=service.resources.accepted_templates.content_hashes,
         resources=service.resources,
         now=service.clock(),
     )
@@ -189,23 +189,22 @@ async def show_comparison(
 ) -> Response:
     """Show certificates of one template side by side; of one alone, what to compare it with."""
     service = get_service(request)
-    accepted, now = service.resources.accepted_templates.content_hashes, service.clock()
+    resources, now = service.resources, service.clock()
     first, *others = map(str, certificate)
     if not others:
-        view, found = await others_to_compare(reading, first, accepted=accepted, now=now)
+        view, found = await others_to_compare(reading, first, resources=resources, now=now)
         shown = [certificate_summary(*one).model_dump(mode="json") for one in found]
         chosen = {
-            "certificate_id": view.id,
-            "construct_id": view.construct_id,
-            "template_id": view.template_id,
-            "issued_at": format_rfc3339(view.issued_at),
+            "certificate_id": view.stored.id,
+            "construct_id": view.stored.construct_id,
+            "template_id": view.stored.template_id,
+            "issued_at": format_rfc3339(view.stored.issued_at),
         }
         return html_response(request, render_choice(chosen, shown), caching=REVALIDATED)
     html = await render_comparison_of(
         reading,
         [first, *others],
-        accepted=accepted,
-        resources=service.resources,
+        resources=resources,
         kept=service.certificates.comparisons,
         turn=service.certificates.turn,
         now=now,
@@ -284,7 +283,7 @@ async def _badge(request: Request, reading: AsyncConnection, certificate_id: str
     drawn, lapses = await draw_badge_of(
         reading,
         certificate_id,
-        accepted=service.resources.accepted_templates.content_hashes,
+        resources=service.resources,
         now=now,
     )
     # Never beyond the second of its lapse.

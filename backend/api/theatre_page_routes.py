@@ -112,7 +112,7 @@ async def _documents(
         read = await certificates.read_certificate(
             connection,
             theatre_id=theatre_id,
-            accepted=service.resources.accepted_templates.content_hashes,
+            resources=service.resources,
             now=service.clock(),
         )
         shown["certificate"] = certificate_view(read)

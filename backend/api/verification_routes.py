@@ -32,7 +32,6 @@ from backend.api.http.openapi import (
 from backend.api.http.pages import FilterText, Listing, Paging
 from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Scope
-from backend.repositories.pages import Place
 from backend.schemas.verifications import (
     ReplayProgress,
     VerificationPage,
@@ -178,24 +177,20 @@ async def list_verification_certificates(
         reading,
         asked.window(listing),
         construct_id=construct_id,
-        accepted=service.resources.accepted_templates.content_hashes,
+        resources=service.resources,
         now=service.clock(),
     )
     shown = VerificationPage(
         certificates=[
             VerifiedCertificate(
-                **certificate_summary(view.certificate, worth).model_dump(),
-                precision=view.precision,
-                recall=view.recall,
-                reply_accuracy=view.reply_accuracy,
+                **certificate_summary(view, worth).model_dump(),
+                precision=view.stored.precision,
+                recall=view.stored.recall,
+                reply_accuracy=view.stored.reply_accuracy,
             )
             for view, worth in page.rows
         ],
-        **asked.shown(
-            listing,
-            page,
-            lambda last: Place(last[0].certificate.issued_at, last[0].certificate.id),
-        ),
+        **asked.shown(listing, page, lambda last: last[0].place),
     )
     return JSONResponse(shown.model_dump(mode="json"), headers={"Cache-Control": FRESH})
 

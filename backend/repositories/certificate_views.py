@@ -17,7 +17,6 @@ from sqlalchemy import (
     bindparam,
     case,
     func,
-    insert,
     literal,
     or_,
     select,
@@ -27,25 +26,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Theatre, TheatreCertificate, TheatreTemplate, User
 from backend.repositories.counted_runs import OBJECTIONS
-from backend.repositories.pages import Window
+from backend.repositories.pages import Place, Window
+from backend.repositories.stored_certificates import STORED, StoredCertificate
 from backend.repositories.template_views import DISCLOSURE
-from backend.repositories.theatres import queryable_columns, queryable_text
-from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object, sha256_hex
-from theatre.engine.clock import parse_rfc3339
+from backend.repositories.theatres import queryable_text
+from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.scoring import COMPOSITE
 
 SHOWN = (
-    TheatreCertificate.id,
-    TheatreCertificate.theatre_id,
-    TheatreCertificate.template_id,
-    TheatreCertificate.construct_id,
-    TheatreCertificate.construct_version,
-    TheatreCertificate.composite_score,
-    TheatreCertificate.verification_tier,
-    TheatreCertificate.replay_count,
-    TheatreCertificate.issued_at,
-    TheatreCertificate.expires_at,
-    TheatreCertificate.theatre_resolved_at,
+    *STORED,
     User.username,
     OBJECTIONS,
     DISCLOSURE,
@@ -61,25 +50,25 @@ Shape = tuple[str, ...]
 
 
 class CertificateView(NamedTuple):
-    """The columns of a certificate that a list shows, who ran it and what speaks against it."""
+    """A certificate's row, who ran it and what speaks against it."""
 
-    id: str
-    theatre_id: str
-    template_id: str
-    construct_id: str
-    construct_version: str
-    composite_score: float | None
-    verification_tier: str
-    replay_count: int
-    issued_at: datetime
-    expires_at: datetime | None
-    theatre_resolved_at: datetime
+    stored: StoredCertificate
     run_by: str
     objections: Sequence[str]
     disclosure: str
     withheld: JsonObject | None
     """Which episodes the template withholds."""
     total_episodes: int
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> CertificateView:
+        """Return the view of a row of SHOWN."""
+        return cls(StoredCertificate._make(row[: len(STORED)]), *row[len(STORED) :])
+
+    @property
+    def place(self) -> Place:
+        """Return where it stands in a list."""
+        return Place(self.stored.issued_at, self.stored.id)
 
 
 class CertificateBytes(NamedTuple):
@@ -115,7 +104,11 @@ class WholeCertificate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFilter:
-    """Which certificates are listed; `tier` and `status` are those of now; None restricts not."""
+    """Which certificates are listed; `tier` and `status` are those of now; None restricts not.
+
+    Rows are found by their columns. What is shown is held to the filter again (`admits`): of a row
+    that was not signed so, tier and status are others than the columns say.
+    """
 
     construct_id: str | None = None
     construct_version: str | None = None
@@ -128,6 +121,10 @@ class CertificateFilter:
         """Return the names of what restricts."""
         given = asdict(self)
         return tuple(name for name, value in given.items() if value is not None)
+
+    def admits(self, tier: str, status: str) -> bool:
+        """Tell whether it lets a certificate through that is worth this."""
+        return self.tier in {None, tier} and self.status in {None, status}
 
     def as_parameters(self, now: datetime, accepted: Sequence[str]) -> dict[str, object]:
         """Return the parameters of a statement of this shape, at `now`."""
@@ -192,7 +189,7 @@ async def find_certificate(
     if row is None:
         return None
     *shown, document, sha256 = row
-    return WholeCertificate(CertificateView._make(shown), document, sha256)
+    return WholeCertificate(CertificateView.of(shown), document, sha256)
 
 
 async def find_certified_document(
@@ -210,9 +207,13 @@ async def find_composite_intervals(
 ) -> dict[str, tuple[float, float]]:
     """Return the intervals of composite scores, by certificate; none where it has none."""
     table = TheatreCertificate
-    query = select(table.id, table.document).where(table.id.in_(certificate_ids))
+    query = select(table.id, table.document, table.document_sha256)
     found = {}
-    for certificate_id, document in await connection.execute(query):
+    for certificate_id, document, sha256 in await connection.execute(
+        query.where(table.id.in_(certificate_ids))
+    ):
+        if sha256_hex(document) != sha256:
+            continue  # The hash is the signed one; the bytes are another's.
         certificate = cast("dict[str, Any]", parse_object(document))
         # Of one criterion alone the composite is its score, and so is the interval.
         scores = list(certificate["scores"])
@@ -236,7 +237,7 @@ async def find_certificates(
     if after is not None:
         given |= {"after_at": after.created_at, "after_id": after.id}
     found = await connection.execute(_page(wanted.shape(), is_later=after is not None), given)
-    return [CertificateView._make(row) for row in found]
+    return [CertificateView.of(row) for row in found]
 
 
 def joined_with_run(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
@@ -259,6 +260,27 @@ async def count_certificates(
     given = wanted.as_parameters(now, accepted)
     counted = await connection.execute(_count(wanted.shape()), given)
     return int(counted.scalar_one())
+
+
+async def find_newest_environment(
+    connection: AsyncConnection, construct_id: str, construct_version: str
+) -> JsonObject | None:
+    """Return `environment` of the newest certificate of one version of a construct.
+
+    None where there is no such certificate, or it has none.
+    """
+    document = await connection.scalar(
+        select(TheatreCertificate.document)
+        .where(
+            TheatreCertificate.construct_id == queryable_text(construct_id),
+            TheatreCertificate.construct_version == queryable_text(construct_version),
+        )
+        .order_by(TheatreCertificate.issued_at.desc(), TheatreCertificate.id.desc())
+        .limit(1)
+    )
+    if document is None:
+        return None
+    return cast("JsonObject | None", parse_object(document)["environment"])
 
 
 # Each statement is built once for its shape: building it took longer than answering a request.
@@ -317,92 +339,3 @@ _BYTES = select(*_OF_BYTES).where(_is_wanted)
 _WHOLE = joined_with_run(select(*SHOWN, *_OF_BYTES).select_from(TheatreCertificate))
 _BY_ID = _WHOLE.where(_is_wanted)
 _BY_THEATRE = _WHOLE.where(TheatreCertificate.theatre_id == bindparam("wanted"))
-
-
-# Certificates: the exact bytes, and the columns that are looked up by.
-
-
-_AS_THEY_ARE = (
-    "theatre_id",
-    "template_id",
-    "construct_id",
-    "composite_score",
-    "precision",
-    "recall",
-    "reply_accuracy",
-    "brier_score",
-    "ece",
-    "replay_count",
-    "evidence_bundle_hash",
-    "ground_truth_hash",
-    "results_hash",
-    "audit_head",
-    "construct_version",
-    "construct_chain_versions",
-    "scorer_version",
-    "methodology_version",
-    "dataset_hash",
-    "verification_tier",
-    "commitment_hash",
-    "issuer",
-    "ground_truth_source",
-    "execution_path",
-)
-_MOMENTS = ("issued_at", "expires_at", "theatre_committed_at", "theatre_resolved_at")
-
-
-async def store_certificate(
-    connection: AsyncConnection,
-    certificate: JsonObject,
-    *,
-    sigstore: bytes,
-    statement_sha256: str,
-) -> None:
-    """Store a validated certificate, in the transaction of the event `resolved`.
-
-    `sigstore` is the signed statement, `statement_sha256` the hash of its payload. IntegrityError
-    where the theatre has a certificate.
-    """
-    signed = {"sigstore": sigstore, "statement_sha256": statement_sha256}
-    await connection.execute(insert(TheatreCertificate), certificate_row(certificate) | signed)
-
-
-async def find_newest_environment(
-    connection: AsyncConnection, construct_id: str, construct_version: str
-) -> JsonObject | None:
-    """Return `environment` of the newest certificate of one version of a construct.
-
-    None where there is no such certificate, or it has none.
-    """
-    document = await connection.scalar(
-        select(TheatreCertificate.document)
-        .where(
-            TheatreCertificate.construct_id == queryable_text(construct_id),
-            TheatreCertificate.construct_version == queryable_text(construct_version),
-        )
-        .order_by(TheatreCertificate.issued_at.desc(), TheatreCertificate.id.desc())
-        .limit(1)
-    )
-    if document is None:
-        return None
-    return cast("JsonObject | None", parse_object(document)["environment"])
-
-
-def certificate_row(certificate: JsonObject) -> dict[str, Any]:
-    """Return the row of a certificate document."""
-    document = canonical_bytes(certificate)
-    moments = {name: cast("str | None", certificate[name]) for name in _MOMENTS}
-    return queryable_columns(
-        {
-            "id": certificate["certificate_id"],
-            "document": document,
-            "document_sha256": sha256_hex(document),
-            "criteria_json": certificate["criteria"],
-            "scores_json": certificate["scores"],
-            **{name: certificate[name] for name in _AS_THEY_ARE},
-            **{
-                name: None if moment is None else parse_rfc3339(moment)
-                for name, moment in moments.items()
-            },
-        }
-    )

@@ -10,7 +10,6 @@ The statements are built once: building them for each request took longer than a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -39,6 +38,7 @@ from backend.database.models import (
     TheatreTemplate,
     User,
 )
+from backend.repositories.stored_certificates import STORED, StoredCertificate
 
 OWNER_NOT_CONFIRMED = "owner-not-confirmed"
 """The user was not the confirmed owner of the construct id when the run was resolved."""
@@ -91,7 +91,7 @@ OBJECTIONS: ColumnElement[list[str]] = func.array_remove(
 
 
 class CountedRun(NamedTuple):
-    """How a run ended that counts for routing; the certificate's columns are null without one.
+    """How a run ended that counts for routing; `stored` is the row of its certificate, if it has.
 
     `log_end` is the place of the log's last entry, read in the same statement.
     """
@@ -101,11 +101,8 @@ class CountedRun(NamedTuple):
     outcome_reason: str | None
     certificate_id: str | None
     construct_version: str | None
-    verification_tier: str | None
-    issued_at: datetime | None
-    theatre_resolved_at: datetime | None
-    expires_at: datetime | None
     log_end: int | None
+    stored: StoredCertificate | None
 
 
 class OwnRuns(NamedTuple):
@@ -133,7 +130,11 @@ async def find_newest_run(
         version = {"construct_version": construct_version}
         found = await connection.execute(_NEWEST_OF_A_VERSION, wanted | version)
     row = found.first()
-    return None if row is None else CountedRun._make(row)
+    if row is None:
+        return None
+    *run, has_row = row[:_OF_A_RUN]
+    stored = StoredCertificate._make(row[_OF_A_RUN:]) if has_row else None
+    return CountedRun._make((*run, stored))
 
 
 async def find_runs_of_owner(
@@ -157,6 +158,7 @@ _ran = and_(
 )
 _log_end = select(func.max(LoggedEntry.log_index)).scalar_subquery()
 _is_template = TheatreTemplate.sha256 == Theatre.template_sha256
+_OF_A_RUN = 7
 _NEWEST = (
     select(
         User.username,
@@ -164,16 +166,23 @@ _NEWEST = (
         Theatre.outcome_reason,
         Theatre.certificate_id,
         _pinned,
-        TheatreCertificate.verification_tier,
-        TheatreCertificate.issued_at,
-        TheatreCertificate.theatre_resolved_at,
-        TheatreCertificate.expires_at,
         _log_end,
+        TheatreCertificate.id.is_not(None),
+        *STORED,
     )
     .select_from(Theatre)
     .join(User, User.id == Theatre.user_id)
     .join(TheatreTemplate, _is_template)
-    .outerjoin(TheatreCertificate, TheatreCertificate.id == Theatre.certificate_id)
+    .outerjoin(
+        TheatreCertificate,
+        # Of this run: the row of another run, signed for that, says nothing about this construct.
+        and_(
+            TheatreCertificate.id == Theatre.certificate_id,
+            TheatreCertificate.theatre_id == Theatre.id,
+            TheatreCertificate.construct_id == Theatre.construct_id,
+            TheatreCertificate.construct_version == _pinned,
+        ),
+    )
     .where(_ran, _has_none)
     .order_by(Theatre.resolved_at.desc(), Theatre.id.desc())
     .limit(1)

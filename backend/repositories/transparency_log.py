@@ -228,8 +228,13 @@ class Revocation(NamedTuple):
 
 async def find_revocation(connection: AsyncConnection, kid: str) -> Revocation | None:
     """Return what revokes an issuer's key, logged or queued; None for one that may sign."""
-    row = (await connection.execute(_REVOCATION, {"kid": kid})).first()
-    return None if row is None else Revocation._make(row)
+    return (await find_revocations(connection)).get(kid)
+
+
+async def find_revocations(connection: AsyncConnection) -> dict[str, Revocation]:
+    """Return what revokes issuer's keys, logged or queued, by the ids of the keys."""
+    rows = await connection.execute(_REVOCATIONS)
+    return {row.kid: Revocation(row.entry, row.log_index) for row in rows}
 
 
 async def find_trust(connection: AsyncConnection) -> bytes | None:
@@ -238,13 +243,13 @@ async def find_trust(connection: AsyncConnection) -> bytes | None:
     return cast("bytes | None", await connection.scalar(query))
 
 
-_REVOCATION = text("""
-    SELECT log_queue.entry, log_entries.log_index
+_REVOCATIONS = text("""
+    SELECT members->>'kid' AS kid, log_queue.entry, log_entries.log_index
     FROM log_queue LEFT JOIN log_entries ON log_entries.queue_id = log_queue.id
     CROSS JOIN LATERAL (SELECT convert_from(log_queue.entry, 'UTF8')::jsonb AS members) AS read
     WHERE log_queue.theatre_id IS NULL AND log_queue.type = 'key/v1'
-        AND members->>'kid' = :kid AND members->>'revoked_at' IS NOT NULL
-    ORDER BY log_queue.id LIMIT 1
+        AND members->>'revoked_at' IS NOT NULL
+    ORDER BY log_queue.id DESC
 """)
 _NONCE = text("""
     SELECT detail_json->>'run_nonce' FROM theatre_audit_events

@@ -51,15 +51,6 @@ class StoredVerification(NamedTuple):
     scored: int | None
 
 
-class VerifiedView(NamedTuple):
-    """A certificate of a verification, and its three scores."""
-
-    certificate: CertificateView
-    precision: float | None
-    recall: float | None
-    reply_accuracy: float | None
-
-
 async def insert_verification(
     connection: AsyncConnection,
     *,
@@ -168,19 +159,14 @@ async def find_verified_certificates(
     *,
     construct_id: str | None,
     accepted: Sequence[str],
-) -> Sequence[VerifiedView]:
+) -> Sequence[CertificateView]:
     """Return a page of the certificates that verifications have earned, the newest first."""
     certificate = TheatreCertificate
-    scores = (certificate.precision, certificate.recall, certificate.reply_accuracy)
-    every = select(*SHOWN, *scores).select_from(certificate).join(*_EARNED)
+    every = select(*SHOWN).select_from(certificate).join(*_EARNED)
     query = joined_with_run(every).where(_of(construct_id))
     page = newest_first(query, window, certificate.issued_at, certificate.id)
     found = await connection.execute(page, {"accepted": accepted})
-    views = []
-    for row in found:
-        *shown, precision, recall, reply_accuracy = row
-        views.append(VerifiedView(CertificateView._make(shown), precision, recall, reply_accuracy))
-    return views
+    return [CertificateView.of(row) for row in found]
 
 
 async def count_verified(connection: AsyncConnection, *, construct_id: str | None) -> int:

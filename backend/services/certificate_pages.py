@@ -29,12 +29,11 @@ from backend.services.certificates import (
 )
 from backend.services.resources import TheatreResources
 from backend.services.sealed_bundles import PROOFS, fetch_verified_bundle, published_bundle
-from backend.services.transparency.publication import proofs_of, verify_signature
+from backend.services.transparency.publication import proofs_of
 from theatre.api.certificate_report import MOST_HELD, page_of_bundle, page_of_certificate
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.comparison import compare_bundles
 from theatre.engine.errors import NotComparableError, NotFoundError
-from theatre.engine.tier_assigner import VerificationTier
 from theatre.pages.badge import render_badge
 from theatre.pages.certificate_page import (
     CertificatePage,
@@ -45,7 +44,6 @@ from theatre.pages.certificate_page import (
     standing_of,
 )
 from theatre.pages.comparison_page import render_comparison
-from theatre.pages.wording import NOT_SIGNED
 
 EPISODES_ON_A_PAGE = 50
 """A page is to be small; all episodes are one link away."""
@@ -70,37 +68,36 @@ async def render_page_of(
     *,
     certificate_id: str | None = None,
     theatre_id: str | None = None,
-    accepted: Sequence[str],
     resources: TheatreResources,
     kept: MutableMapping[str, CertificatePage],
     now: datetime,
 ) -> RenderedCertificate:
     """Return the page of a certificate as it stands now; NotFoundError where there is none.
 
-    `kept` has the parts of pages that never change, by certificate.
+    `kept` has the parts of pages that never change, by the certificate's hash.
     """
     read = await read_certificate(
         connection,
         certificate_id=certificate_id,
         theatre_id=theatre_id,
-        accepted=accepted,
+        resources=resources,
         now=now,
     )
-    view = read.view
-    archive = await find_bundle(connection, view.theatre_id)
-    fixed = kept.get(view.id)
+    stored, worth = read.view.stored, read.worth
+    archive = await find_bundle(connection, stored.theatre_id)
+    # By its hash: what was kept of the signed document is not shown of another one.
+    fixed = kept.get(read.sha256)
     if fixed is None:
         fixed = await _fixed_parts(read, archive, resources, now=now)
         if fixed.episodes is not None:
-            kept[view.id] = fixed
-    worth = read.worth
-    signature = await verify_signature(connection, read.document, view.theatre_id)
+            kept[read.sha256] = fixed
     page = replace(
         fixed,
+        certificate=read.document,
         # To the minute, as it is shown: the same standing is the same page, by its entity tag.
         worth=replace(worth.effective, as_of=now.replace(second=0, microsecond=0)),
         vouching=Vouching(
-            issuer=IssuersWord(*signature),
+            issuer=IssuersWord(*worth.signature),
             record=None if worth.run is None else str(worth.run),
             run_by=worth.run_by,
             owner_confirmed=worth.owner_confirmed,
@@ -110,7 +107,7 @@ async def render_page_of(
         verification=_verification(read),
     )
     html = await asyncio.to_thread(render_certificate, page)
-    return RenderedCertificate(view.id, html.encode(), read)
+    return RenderedCertificate(stored.id, html.encode(), read)
 
 
 class DrawnBadge(NamedTuple):
@@ -121,20 +118,18 @@ class DrawnBadge(NamedTuple):
 
 
 async def draw_badge_of(
-    connection: AsyncConnection, certificate_id: str, *, accepted: Sequence[str], now: datetime
+    connection: AsyncConnection,
+    certificate_id: str,
+    *,
+    resources: TheatreResources,
+    now: datetime,
 ) -> DrawnBadge:
-    """Return the badge of a certificate as it stands now; NotFoundError where there is none.
-
-    As its page it believes no row: without a signature that counts it is UNVERIFIED.
-    """
+    """Return the badge of a certificate as it stands now; NotFoundError where there is none."""
     read = await read_certificate(
-        connection, certificate_id=certificate_id, accepted=accepted, now=now
+        connection, certificate_id=certificate_id, resources=resources, now=now
     )
-    worth = read.worth.effective
-    signature = await verify_signature(connection, read.document, read.view.theatre_id)
-    if signature.signed_by is None:
-        worth = replace(worth, tier=VerificationTier.UNVERIFIED, reasons=(NOT_SIGNED,))
-    return DrawnBadge(render_badge(read.document, worth), read.view.expires_at)
+    badge = render_badge(read.document, read.worth.effective)
+    return DrawnBadge(badge, read.view.stored.expires_at)
 
 
 async def _fixed_parts(
@@ -158,7 +153,7 @@ def _read_bundle(
     read: ReadCertificate, archive: BundleArchive, resources: TheatreResources, now: datetime
 ) -> CertificatePage:
     """Return what a stranger may see of a bundle, as `backend.services.evidence` has it. Blocks."""
-    theatre_id, disclosure = read.view.theatre_id, read.view.disclosure
+    theatre_id, disclosure = read.view.stored.theatre_id, read.view.disclosure
     is_closed = disclosure != "public" and (
         # Where no form of it can be published, nothing of any episode is.
         disclosure == "hashes" or published_bundle(resources.store, theatre_id, archive) is None
@@ -171,22 +166,22 @@ def _read_bundle(
 
 
 def _links(read: ReadCertificate, archive: BundleArchive | None) -> Mapping[str, str]:
-    view = read.view
-    theatre = f"/theatres/{view.theatre_id}"
+    view, own = read.view, read.view.stored.id
+    theatre = f"/theatres/{view.stored.theatre_id}"
     links = {
-        "document": f"/certificates/{view.id}/document",
+        "document": f"/certificates/{own}/document",
         "theatre": theatre,
         "episodes": f"{theatre}/episodes",
-        "badge": f"/certificates/{view.id}/badge.svg",
-        "page": f"/c/{view.id}",
+        "badge": f"/certificates/{own}/badge.svg",
+        "page": f"/c/{own}",
         "log": "/log",
     }
     if view.disclosure != "hashes":
         links["bundle"] = f"{theatre}/evidence-bundle"
     if archive is not None and _fits_a_file(view, archive.size_bytes):
-        links["file"] = f"/c/{view.id}/file"
+        links["file"] = f"/c/{own}/file"
     if view.disclosure == "public":
-        links["compare"] = f"/compare?certificate={view.id}"
+        links["compare"] = f"/compare?certificate={own}"
     return links
 
 
@@ -195,8 +190,8 @@ def _verification(read: ReadCertificate) -> Mapping[str, str] | None:
     if read.view.disclosure == "hashes":
         return None
     return {
-        "bundle": f"/theatres/{read.view.theatre_id}/evidence-bundle",
-        "document": f"/certificates/{read.view.id}/document",
+        "bundle": f"/theatres/{read.view.stored.theatre_id}/evidence-bundle",
+        "document": f"/certificates/{read.view.stored.id}/document",
         "trust": "/.well-known/echelon/trust.json",
     }
 
@@ -208,7 +203,6 @@ async def render_file_of(
     connection: AsyncConnection,
     certificate_id: str,
     *,
-    accepted: Sequence[str],
     resources: TheatreResources,
     now: datetime,
 ) -> str:
@@ -218,12 +212,13 @@ async def render_file_of(
     and where it is too large for that.
     """
     read = await read_certificate(
-        connection, certificate_id=certificate_id, accepted=accepted, now=now
+        connection, certificate_id=certificate_id, resources=resources, now=now
     )
-    archive = await find_bundle(connection, read.view.theatre_id)
+    theatre_id = read.view.stored.theatre_id
+    archive = await find_bundle(connection, theatre_id)
     if archive is None or not _fits_a_file(read.view, archive.size_bytes):
         raise NotFoundError("expected a certificate whose evidence fits a page, got another")
-    proofs = await proofs_of(connection, read.view.theatre_id)
+    proofs = await proofs_of(connection, theatre_id)
     return await asyncio.to_thread(_render_file, read, archive, proofs, resources, now)
 
 
@@ -238,7 +233,7 @@ def _render_file(
     resources: TheatreResources,
     now: datetime,
 ) -> str:
-    sealed = fetch_verified_bundle(resources.store, read.view.theatre_id, archive)
+    sealed = fetch_verified_bundle(resources.store, read.view.stored.theatre_id, archive)
     with tempfile.TemporaryDirectory(dir=sealed.parent) as folder:
         bundle = Path(folder) / sealed.name
         shutil.copytree(sealed, bundle)
@@ -248,7 +243,11 @@ def _render_file(
             path.write_bytes(content)
         page = page_of_bundle(bundle, None, record=None, now=now)
     run = read.worth.run
-    vouching = Vouching(record=None if run is None else str(run), run_by=read.worth.run_by)
+    vouching = Vouching(
+        issuer=IssuersWord(*read.worth.signature),
+        record=None if run is None else str(run),
+        run_by=read.worth.run_by,
+    )
     return render_report(replace(page, worth=read.worth.effective, vouching=vouching))
 
 
@@ -263,7 +262,6 @@ async def render_comparison_of(
     connection: AsyncConnection,
     certificate_ids: Sequence[str],
     *,
-    accepted: Sequence[str],
     resources: TheatreResources,
     kept: Comparisons,
     turn: asyncio.Lock,
@@ -281,16 +279,17 @@ async def render_comparison_of(
             "`echelon compare` takes more"
         )
     reads = [
-        await read_certificate(connection, certificate_id=one, accepted=accepted, now=now)
+        await read_certificate(connection, certificate_id=one, resources=resources, now=now)
         for one in certificate_ids
     ]
+    _require_signed(reads)
     _require_open([read.view for read in reads])
-    key = tuple(read.view.id for read in reads)
+    key = tuple(read.view.stored.id for read in reads)
     comparison = kept.get(key)
     if comparison is None:
-        archives = [await find_bundle(connection, read.view.theatre_id) for read in reads]
+        archives = [await find_bundle(connection, read.view.stored.theatre_id) for read in reads]
         pairs = [
-            (read.view.theatre_id, archive)
+            (read.view.stored.theatre_id, archive)
             for read, archive in zip(reads, archives, strict=True)
             if archive is not None
         ]
@@ -311,8 +310,17 @@ async def render_comparison_of(
     return await asyncio.to_thread(render_comparison, comparison, links, worths)
 
 
+def _require_signed(reads: Sequence[ReadCertificate]) -> None:
+    for read in reads:
+        if read.worth.signature.signed_by is None:
+            raise NotComparableError(
+                "expected certificates with a signature that counts, got "
+                f"{read.view.stored.id}: {read.worth.signature.why_not}"
+            )
+
+
 def _require_open(views: Sequence[CertificateView]) -> None:
-    closed = [view.id for view in views if view.disclosure != "public"]
+    closed = [view.stored.id for view in views if view.disclosure != "public"]
     if closed:
         raise NotComparableError(
             f"expected certificates whose evidence is public as a whole, got {closed[0]}, which "
@@ -333,20 +341,26 @@ def _compare(pairs: Sequence[tuple[str, BundleArchive]], resources: TheatreResou
 
 
 async def others_to_compare(
-    connection: AsyncConnection, certificate_id: str, *, accepted: Sequence[str], now: datetime
+    connection: AsyncConnection,
+    certificate_id: str,
+    *,
+    resources: TheatreResources,
+    now: datetime,
 ) -> tuple[CertificateView, list[tuple[CertificateView, CurrentStatus]]]:
-    """Return a certificate, and the newest others of its template whose evidence is public."""
+    """Return a certificate, and the newest others of its template that can be compared with it."""
     read = await read_certificate(
-        connection, certificate_id=certificate_id, accepted=accepted, now=now
+        connection, certificate_id=certificate_id, resources=resources, now=now
     )
-    wanted = CertificateFilter(search=read.view.template_id)
+    own = read.view.stored
+    wanted = CertificateFilter(search=own.template_id)
     found = await list_certificates(
-        connection, wanted, Window(_OFFERED), accepted=accepted, now=now
+        connection, wanted, Window(_OFFERED), resources=resources, now=now
     )
     return read.view, [
         (view, worth)
         for view, worth in found.rows
-        if view.template_id == read.view.template_id
-        and view.id != read.view.id
+        if view.stored.template_id == own.template_id
+        and view.stored.id != own.id
         and view.disclosure == "public"
+        and worth.signature.signed_by is not None
     ]

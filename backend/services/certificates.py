@@ -1,4 +1,9 @@
-"""Certificates with their current status: it changes, the document never does."""
+"""Certificates with their current status: it changes, the document never does.
+
+`with_status` is the one place that turns a stored certificate into what it is worth: signature,
+state of the key, lapse and objections. Every list, view, page and badge reads it there; routing,
+which has no list, asks `effective_tier` of the same signature.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +27,11 @@ from backend.repositories.counted_runs import (
     TEMPLATE_NOT_ACCEPTED,
 )
 from backend.repositories.pages import Page, Window
+from backend.repositories.stored_certificates import StoredCertificate
+from backend.services.resources import TheatreResources
 from backend.services.transparency.publication import places_of_runs
-from theatre.engine.canonical_json import JsonObject, parse_object
+from backend.services.transparency.signatures import VerifiedSignature
+from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.episode_root import count_withheld
 from theatre.engine.errors import NotFoundError
 from theatre.engine.templates import Withheld
@@ -34,6 +42,7 @@ from theatre.engine.tier_assigner import (
     TierHistory,
     VerificationTier,
 )
+from theatre.pages.wording import NOT_SIGNED
 from theatre.transparency.record import RunPlace
 
 
@@ -42,6 +51,7 @@ class CurrentStatus:
     """The current status of a certificate: its effective tier, its user and template."""
 
     effective: EffectiveTier
+    signature: VerifiedSignature
     run_by: str
     owner_confirmed: bool
     template_accepted: bool
@@ -75,24 +85,25 @@ async def read_certificate(
     *,
     certificate_id: str | None = None,
     theatre_id: str | None = None,
-    accepted: Sequence[str],
+    resources: TheatreResources,
     now: datetime,
 ) -> ReadCertificate:
     """Return a certificate, by its id or its theatre, and what it is worth now.
 
     NotFoundError where there is none.
     """
+    accepted = resources.accepted_templates.content_hashes
     found = await find_certificate(
         connection, certificate_id=certificate_id, theatre_id=theatre_id, accepted=accepted
     )
     if found is None:
         raise NotFoundError("expected a certificate, got none")
-    ((_, worth),) = await with_status(connection, [found.view], now=now)
+    # The columns are held to the signed document: so that this one is, its bytes decide.
+    sha256 = sha256_hex(found.document)
+    view = found.view._replace(stored=found.view.stored._replace(document_sha256=sha256))
+    ((view, worth),) = await with_status(connection, [view], resources=resources, now=now)
     return ReadCertificate(
-        view=found.view,
-        document=parse_object(found.document),
-        sha256=found.document_sha256,
-        worth=worth,
+        view=view, document=parse_object(found.document), sha256=sha256, worth=worth
     )
 
 
@@ -101,43 +112,62 @@ async def list_certificates(
     wanted: CertificateFilter,
     window: Window,
     *,
-    accepted: Sequence[str],
+    resources: TheatreResources,
     now: datetime,
 ) -> Page[tuple[CertificateView, CurrentStatus]]:
-    """Return a page of certificates, each with what it is worth now, the newest first."""
+    """Return a page of certificates, each with what it is worth now, the newest first.
+
+    They are found by their columns: `CertificateFilter.admits` says which of them to show.
+    """
+    accepted = resources.accepted_templates.content_hashes
     views = await find_certificates(connection, wanted, window, now=now, accepted=accepted)
     total = await count_certificates(connection, wanted, now=now, accepted=accepted)
-    return Page(await with_status(connection, views, now=now), total)
+    return Page(await with_status(connection, views, resources=resources, now=now), total)
 
 
 async def with_status(
-    connection: AsyncConnection, views: Sequence[CertificateView], *, now: datetime
+    connection: AsyncConnection,
+    views: Sequence[CertificateView],
+    *,
+    resources: TheatreResources,
+    now: datetime,
 ) -> list[tuple[CertificateView, CurrentStatus]]:
-    """Return certificates with what each is worth now; their runs are counted in one statement."""
-    places = await places_of_runs(connection, [view.theatre_id for view in views], now=now)
-    return [(view, _current_status(view, now, places.get(view.theatre_id))) for view in views]
+    """Return certificates with what each is worth now; their runs are counted in one statement.
+
+    Of one that was not signed so, no score, tier or date of the row is shown.
+    """
+    signatures = await resources.signatures.verify(connection, [view.stored for view in views])
+    theatres = [view.stored.theatre_id for view in views]
+    places = await places_of_runs(connection, theatres, now=now)
+    return [
+        (
+            view if signature.signed_by else view._replace(stored=view.stored.disowned()),
+            _current_status(view, signature, now, places.get(theatre_id)),
+        )
+        for view, signature, theatre_id in zip(views, signatures, theatres, strict=True)
+    ]
 
 
 def effective_tier(
+    stored: StoredCertificate,
+    signature: VerifiedSignature,
     *,
-    construct_id: str,
-    construct_version: str,
-    tier: str,
-    issued_at: datetime,
-    resolved_at: datetime,
     objections: Sequence[str],
     now: datetime,
 ) -> EffectiveTier:
-    """Return the effective tier of an issued one: UNVERIFIED where there is an objection.
+    """Return what a stored certificate is worth: UNVERIFIED where anything speaks against it.
 
-    No history is stored yet: for a run that counts, only expiry decides.
+    Without a signature that counts, nothing was issued. No history is stored yet: for a run that
+    counts, only expiry decides.
     """
+    if signature.signed_by is None:
+        stored, objections = stored.disowned(), (NOT_SIGNED, *objections)
     issued = IssuedCertificateFacts(
-        construct_id=construct_id,
-        construct_version=construct_version,
-        tier=VerificationTier(tier),
-        issued_at=issued_at,
-        resolved_at=resolved_at,
+        construct_id=stored.construct_id,
+        construct_version=stored.construct_version,
+        tier=VerificationTier(stored.verification_tier),
+        issued_at=stored.issued_at,
+        resolved_at=stored.theatre_resolved_at,
     )
     effective = TierAssigner.effective(issued, TierHistory(), now=now)
     if not objections:
@@ -149,18 +179,12 @@ def effective_tier(
     )
 
 
-def _current_status(view: CertificateView, now: datetime, run: RunPlace | None) -> CurrentStatus:
-    effective = effective_tier(
-        construct_id=view.construct_id,
-        construct_version=view.construct_version,
-        tier=view.verification_tier,
-        issued_at=view.issued_at,
-        resolved_at=view.theatre_resolved_at,
-        objections=view.objections,
-        now=now,
-    )
+def _current_status(
+    view: CertificateView, signature: VerifiedSignature, now: datetime, run: RunPlace | None
+) -> CurrentStatus:
     return CurrentStatus(
-        effective=effective,
+        effective=effective_tier(view.stored, signature, objections=view.objections, now=now),
+        signature=signature,
         run_by=view.run_by,
         owner_confirmed=OWNER_NOT_CONFIRMED not in view.objections,
         template_accepted=TEMPLATE_NOT_ACCEPTED not in view.objections,

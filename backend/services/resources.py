@@ -14,7 +14,8 @@ from backend.services.accepted_templates import AcceptedTemplates
 from backend.services.constructs import ConstructAccess
 from backend.services.ground_truth import GroundTruth
 from backend.services.judge_access import JudgeAccess
-from backend.services.transparency.keys import IssuerKeys
+from backend.services.transparency.keys import IssuerKeys, own_trust_file
+from backend.services.transparency.signatures import CertificateSignatures
 from backend.services.verifications.repository_access import RepositoryAccess
 from backend.settings import Settings
 from theatre.engine.canonical_json import JsonObject
@@ -45,6 +46,7 @@ class TheatreResources:
     judges: JudgeAccess
     repositories: RepositoryAccess
     accepted_templates: AcceptedTemplates
+    signatures: CertificateSignatures
     store: EvidenceStore
     desk: Path
     drafts: Path
@@ -96,6 +98,7 @@ class TheatreResources:
             accepted_templates=AcceptedTemplates(
                 {} if settings.constructs is None else read_accepted_templates(settings.constructs)
             ),
+            signatures=CertificateSignatures(own_trust_file(settings)),
             store=store,
             desk=home / "theatres",
             drafts=home / "drafts",

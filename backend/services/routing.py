@@ -6,8 +6,6 @@ neither the best run nor the last certified one.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -23,9 +21,12 @@ from backend.repositories.counted_runs import (
     find_runs_of_owner,
 )
 from backend.services.certificates import effective_tier
+from backend.services.newest_used import NewestUsed
+from backend.services.resources import TheatreResources
 from backend.services.transparency.publication import construct_record
 from theatre.engine.constraint_gate import Review, effective_review
 from theatre.engine.tier_assigner import EffectiveTier, VerificationTier
+from theatre.pages.wording import NOT_SIGNED
 from theatre.transparency.record import RunCounts
 
 VALID_FOR = timedelta(seconds=60)
@@ -53,11 +54,12 @@ async def route(
     *,
     construct_version: str | None,
     declared_review: str | None,
-    accepted: Sequence[str],
+    resources: TheatreResources,
     records: RunRecords,
     now: datetime,
 ) -> RoutingAnswer:
     """Return how far a construct is trusted at `now`. Never raises for an unknown one."""
+    accepted = resources.accepted_templates.content_hashes
     run = await find_newest_run(
         connection, construct_id, construct_version=construct_version, accepted=accepted
     )
@@ -69,7 +71,7 @@ async def route(
         return _answer(construct_version, None, None, why, declared_review, record, now)
     named = RecordKey(construct_id, run.construct_version, run.log_end)
     record = await records.read(connection, named, now=now)
-    worth = _evaluate_run(construct_id, run, now)
+    worth = await _evaluate_run(connection, run, resources, now)
     return _answer(run.construct_version, run, worth, (), declared_review, record, now)
 
 
@@ -88,22 +90,19 @@ class RunRecords:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[RecordKey, tuple[RunCounts, datetime]] = OrderedDict()
+        self._kept = NewestUsed[RecordKey, tuple[RunCounts, datetime]](_AT_MOST)
 
     async def read(
         self, connection: AsyncConnection, key: RecordKey, *, now: datetime
     ) -> RunCounts:
         """Return what came of the logged runs of a version, as of an end of the log."""
-        kept = self._kept.get(key)
+        kept = self._kept.find(key)
         if kept is not None and kept[1] <= now < kept[1] + VALID_FOR:
-            self._kept.move_to_end(key)
             return kept[0]
         record, _ = await construct_record(
             connection, key.construct_id, key.construct_version, now=now
         )
         self._kept[key] = record, now
-        if len(self._kept) > _AT_MOST:
-            self._kept.popitem(last=False)
         return record
 
 
@@ -117,19 +116,14 @@ def _why_no_run(own: OwnRuns) -> str:
     return OWNER_NOT_CONFIRMED if own.on_accepted else TEMPLATE_NOT_ACCEPTED
 
 
-def _evaluate_run(construct_id: str, run: CountedRun, now: datetime) -> EffectiveTier | None:
+async def _evaluate_run(
+    connection: AsyncConnection, run: CountedRun, resources: TheatreResources, now: datetime
+) -> EffectiveTier | None:
     """Return what the certificate of a run is worth; None for a run without one."""
-    if run.verification_tier is None or run.issued_at is None or run.theatre_resolved_at is None:
+    if run.stored is None:
         return None
-    return effective_tier(
-        construct_id=construct_id,
-        construct_version=run.construct_version or "",
-        tier=run.verification_tier,
-        issued_at=run.issued_at,
-        resolved_at=run.theatre_resolved_at,
-        objections=(),
-        now=now,
-    )
+    (signature,) = await resources.signatures.verify(connection, [run.stored])
+    return effective_tier(run.stored, signature, objections=(), now=now)
 
 
 def _answer(
@@ -142,12 +136,13 @@ def _answer(
     now: datetime,
 ) -> RoutingAnswer:
     tier = VerificationTier.UNVERIFIED if worth is None else worth.tier
-    if run is not None:
-        reasons = (f"newest-run-{run.outcome}".replace("_", "-"),) if worth is None else ()
-        reasons += () if worth is None else worth.reasons
-        if worth is not None and worth.issued_tier is VerificationTier.UNVERIFIED:
-            reasons += ("issued-unverified",)
-    expires_at = run.expires_at if run is not None and worth is not None else None
+    if run is not None and worth is None:
+        ended = f"newest-run-{run.outcome}".replace("_", "-")
+        reasons = (ended if run.certificate_id is None else NOT_SIGNED,)
+    elif worth is not None:
+        is_weak = worth.issued_tier is VerificationTier.UNVERIFIED and not worth.reasons
+        reasons = ("issued-unverified",) if is_weak else worth.reasons
+    expires_at = run.stored.expires_at if run is not None and run.stored is not None else None
     until = now + VALID_FOR
     return RoutingAnswer(
         tier=tier,

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from backend.database.embedded.cluster import SUPERUSER
+from backend.repositories.stored_certificates import certificate_row
 from backend.runtime import now
 from tests.backend.databases import Database
 from tests.backend.log_rows import await_all_logged
@@ -26,7 +28,12 @@ from tests.backend.test_served_pages import BROWSER
 from tests.backend.test_theatre_bridge import committed, run
 from tests.theatre.conftest import CONSTRUCT_ID
 from tests.theatre.echelon_process import until
+from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
+from theatre.engine.clock import format_rfc3339
 from theatre.engine.commitment import content_hash
+from theatre.files.trust_home import TrustHome
+from theatre.transparency.statements import certificate_statement, sign_statement
+from theatre.transparency.trust import Trust
 
 LIVES = timedelta(days=90)
 """How long a run bears a tier."""
@@ -40,6 +47,7 @@ class Processes:
     stage: SumsStage
     clients: list[Client]
     certificate: str
+    trust: TrustHome
 
     def seen(self) -> list[tuple[str, str, str]]:
         """Return what each of them says now: on the page, on the badge, to a program."""
@@ -61,6 +69,24 @@ class Processes:
         self._store(columns)
         yield
         self._store(dict(was))
+
+    def lapsing(self, at: datetime) -> dict[str, object]:
+        """Return the row of the same certificate, issued by this service to lapse at `at`."""
+        (row,) = self.database.rows("SELECT document FROM theatre_certificates")
+        dates = {
+            "theatre_resolved_at": format_rfc3339(at - LIVES),
+            "expires_at": format_rfc3339(at),
+        }
+        document: JsonObject = {**parse_object(row["document"]), **dates}
+        trust = cast("Trust", self.trust.read())
+        statement = certificate_statement(document, None)
+        names = ("document", "document_sha256", "theatre_resolved_at", "expires_at")
+        columns = certificate_row(document)
+        return {
+            **{name: columns[name] for name in names},
+            "sigstore": sign_statement(statement, self.trust.signer(trust)),
+            "statement_sha256": sha256_hex(statement),
+        }
 
     def _store(self, columns: Mapping[str, object]) -> None:
         given = ", ".join(f"{name} = %s" for name in columns)
@@ -93,6 +119,7 @@ def processes(database: Database, tmp_path: Path) -> Iterator[Processes]:
             stage=stage,
             clients=clients,
             certificate=theatre["certificate_id"],
+            trust=TrustHome(tmp_path / "home" / "trust"),
         )
 
 
@@ -103,7 +130,7 @@ def test_two_processes_are_right_in_the_second_of_whatever_changes(processes: Pr
         await_a_second()
         assert [one[:2] for one in processes.seen()] == [("NOT SIGNED", "UNVERIFIED")] * 2
     lapse, before = now() + timedelta(seconds=4), []
-    with processes.tampered(theatre_resolved_at=lapse - LIVES, expires_at=lapse):
+    with processes.tampered(**processes.lapsing(lapse)):
         await_a_second()
         while now() < lapse:
             seen = processes.seen()

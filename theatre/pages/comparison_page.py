@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from theatre.engine.scoring import COMPOSITE
 from theatre.pages.rendering import render_file, render_page
 from theatre.pages.served import TIERS
+from theatre.pages.wording import REASONS
 from theatre.svg import strip
 
 _ALPHA = 0.05
@@ -56,7 +57,8 @@ def render_comparison_file(comparison: Mapping[str, Any]) -> str:
 
 def render_choice(chosen: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
     """Return the page on which a reader chooses what to compare a certificate with."""
-    return render_page("choose.html", {"chosen": chosen, "others": others, "tiers": TIERS})
+    values = {"chosen": chosen, "others": others, "tiers": TIERS, "reasons": REASONS}
+    return render_page("choose.html", values)
 
 
 def _values(

@@ -51,7 +51,8 @@ STATES = {
 
 def home_page(page: Document, *, search: str) -> str:
     """Return the start page: certificates, the newest first; `page` is a list as the API's."""
-    return render_page("home.html", {"page": page, "search": search, "tiers": TIERS})
+    values = {"page": page, "search": search, "tiers": TIERS, "reasons": REASONS}
+    return render_page("home.html", values)
 
 
 Intervals = Mapping[str, tuple[float, float]]
@@ -205,6 +206,7 @@ def theatre_page(
         "rating": rating,
         "states": STATES,
         "tiers": TIERS,
+        "reasons": REASONS,
     }
     return render_page("theatre.html", values)
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.repositories.certificate_views import certificate_row
 from backend.repositories.evidence_views import (
     Row,
     stream_events,
@@ -17,6 +16,7 @@ from backend.repositories.evidence_views import (
     stream_results,
 )
 from backend.repositories.run_journal import episode_row, event_row
+from backend.repositories.stored_certificates import certificate_row
 from backend.repositories.theatres import find_coin_sha256, queryable, queryable_columns
 from backend.services.theatres import construct_of
 from theatre.engine.audit_chain import ChainHead, verify_next

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.errors import LogUnavailableError
 from backend.jobs.announcements import ChangeListener, ChangeSignal
-from backend.repositories.certificate_views import store_certificate
+from backend.repositories.stored_certificates import store_certificate
 from backend.repositories.theatre_runs import StoredTheatre, lock_for_writing
 from backend.repositories.theatres import find_coin
 from backend.repositories.transparency_log import (

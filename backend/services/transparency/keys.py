@@ -76,6 +76,13 @@ def open_keys(settings: Settings, *, at: datetime) -> IssuerKeys:
     return _named_keys(named["trust"], named["issuer_key"], named["log_key"])
 
 
+def own_trust_file(settings: Settings) -> Path | None:
+    """Return where this process finds the issuer's own `trust.json`; None where it has none."""
+    if settings.trust is not None or settings.mode == "production":
+        return settings.trust
+    return settings.home / "trust" / "trust.json"
+
+
 def _named_keys(path: Path, issuer_uri: str, log_uri: str) -> IssuerKeys:
     try:
         trust = Trust.parse(path.read_bytes())

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -23,8 +22,6 @@ from backend.repositories.transparency_log import (
     find_commitment,
     find_trust,
 )
-from theatre.engine.canonical_json import JsonObject
-from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.transparency.bundle_proofs import (
     CERTIFICATE_PROOF,
@@ -32,12 +29,9 @@ from theatre.transparency.bundle_proofs import (
     STATEMENT,
     TRUST,
 )
-from theatre.transparency.errors import TransparencyError
 from theatre.transparency.log import prove_inclusion
 from theatre.transparency.proofs import LogProof
 from theatre.transparency.record import RunCounts, RunPlace
-from theatre.transparency.statements import SignedStatement
-from theatre.transparency.trust import Trust
 
 _NOT_VOID = ("certified", "open", "overdue")
 
@@ -86,39 +80,6 @@ async def proofs_of(connection: AsyncConnection, theatre_id: str) -> dict[str, b
     if certificate is not None:
         files[CERTIFICATE_PROOF] = await _prove(connection, certificate, extra=signed.sigstore)
     return files
-
-
-class VerifiedSignature(NamedTuple):
-    """What came of a certificate's signature: the id of a key that counts, or why none does.
-
-    `entry` is the certificate's place in the log; None where the writer has not come to it.
-    """
-
-    signed_by: str | None
-    entry: int | None
-    why_not: str | None = None
-
-
-async def verify_signature(
-    connection: AsyncConnection, certificate: JsonObject, theatre_id: str
-) -> VerifiedSignature:
-    """Verify the signature of a certificate with the keys that count now."""
-    signed = await find_signed(connection, theatre_id=theatre_id)
-    document = await find_trust(connection)
-    logged = await find_certificate_entry(connection, theatre_id)
-    entry = None if logged is None else logged.place
-    if signed is None or document is None:
-        return VerifiedSignature(None, entry, "the service has none")
-    try:
-        trust = Trust.parse(document)
-        statement = SignedStatement.verify(signed.sigstore, trust.issuer_keys())
-        if statement.certificate() != certificate:
-            return VerifiedSignature(None, entry, "it is of another certificate")
-        issued_at = parse_rfc3339(str(certificate["issued_at"]))
-        trust.check_signer(statement, at=issued_at, index=entry)
-    except TransparencyError as error:
-        return VerifiedSignature(None, entry, str(error))
-    return VerifiedSignature(statement.kid, entry)
 
 
 async def _signed(connection: AsyncConnection, **wanted: str) -> SignedCertificate:

@@ -12,12 +12,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.identifiers import new_id
 from backend.jobs.queue import queue_ingestion
+from backend.repositories.certificate_views import CertificateView
 from backend.repositories.evidence_views import find_bundle
 from backend.repositories.pages import Page, Window
 from backend.repositories.theatres import TheatreView, find_theatre_view, find_uploads
 from backend.repositories.verifications import (
     StoredVerification,
-    VerifiedView,
     count_verified,
     end_ingestion,
     find_verification,
@@ -292,17 +292,16 @@ async def list_verified(
     window: Window,
     *,
     construct_id: str | None,
-    accepted: Sequence[str],
+    resources: TheatreResources,
     now: datetime,
-) -> Page[tuple[VerifiedView, CurrentStatus]]:
+) -> Page[tuple[CertificateView, CurrentStatus]]:
     """Return a page of the certificates that verifications have earned, the newest first.
 
     Each with what it is worth now.
     """
+    accepted = resources.accepted_templates.content_hashes
     views = await find_verified_certificates(
         connection, window, construct_id=construct_id, accepted=accepted
     )
     total = await count_verified(connection, construct_id=construct_id)
-    shown = await with_status(connection, [view.certificate for view in views], now=now)
-    worths = [worth for _, worth in shown]
-    return Page(list(zip(views, worths, strict=True)), total)
+    return Page(await with_status(connection, views, resources=resources, now=now), total)
