@@ -194,7 +194,13 @@ def test_enough_controls_correct_the_score_themselves(
             "controls", None, 130,
         )  # fmt: skip
         assert (tier, bool(reasons)) == (("BACKTESTED", False) if file else ("UNVERIFIED", True))
-        truth = 0.4  # of the shipped set, of which claims are what the construct says
+        said: list[Any] = run.lines("ground_truth/dataset.jsonl")
+        right = [
+            truths()[claim, one["input_data"]["record"]["diff_content"]]
+            for one in said
+            for claim in one["input_data"]["answer"]["output_data"]["key_claims"]
+        ]
+        truth = sum(right) / len(right)
         assert corrected["low"] < truth < corrected["high"]
         assert words(run.bundle) == ("consistent", set())
 
