@@ -69,7 +69,7 @@ AXION_PORT = 8432
 LOCAL = f"http://127.0.0.1:{PORT}/v1"
 NEWEST, MOST_CHARACTERS, CHANGES = 150, 1_200, 12
 """Of the newest commits those whose diff is small enough for the model, and how many are drawn."""
-DEBATES, WORLDS = 4, 4
+DEBATES, WORLDS = 2, 4
 """Cases of each play (with and without control, and pairs of probes), and worlds."""
 PATIENCE = 900
 """Seconds for one answer: a busy machine waits, and the model is not to be blamed for it."""
