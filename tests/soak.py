@@ -402,6 +402,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/test_calibration.py::test_the_brier_score_is",
         "tests/theatre/test_calibration.py::test_the_curve_is",
         "tests/theatre/test_calibration_null.py::test_equal_probabilities",
+        "tests/theatre/test_corrected_coverage.py::test_a_score_holds",
         "tests/theatre/test_interval_coverage.py::test_a_resampled_interval",
         "tests/theatre/test_interval_coverage.py::test_wilsons_interval",
         "tests/theatre/test_mixed_coverage.py::test_an_interval_with_a_human_part",
@@ -418,6 +419,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/test_scoring_holdout_gap.py::test_a_gap_is_the_difference",
         "tests/theatre/test_scoring_intervals.py::test_the_interval_is_that_of_scipy",
         "tests/theatre/verification/test_judge_controls.py::test_words_do_not_tell",
+        "tests/theatre/verification/test_run_controls.py::test_enough_controls",
     ),
     # Pages in a real browser, and what is dropped into them, in number.
     "pages": (

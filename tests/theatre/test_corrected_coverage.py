@@ -119,7 +119,6 @@ def shares_held(named: str, source: str, score: str, runs: int) -> list[float]:
     return found
 
 
-@pytest.mark.soak_figures
 @pytest.mark.parametrize(("judge", "source", "score", "shares"), documented(), ids=str)
 def test_a_score_holds_the_truth_as_often_as_documented(
     judge: str, source: str, score: str, shares: tuple[float, ...]

@@ -416,7 +416,6 @@ def test_words_do_not_tell_controls_from_short_forms(tmp_path: Path) -> None:
     assert found <= 0.6
 
 
-@pytest.mark.soak_figures
 def test_words_do_not_tell_controls_from_claims_about_this_history() -> None:
     changes = [*by_extractive(REPOSITORY, 150)]
     controls: list[ControlClaim] = [

@@ -48,8 +48,6 @@ from theatre.verification.judge.scorer import SCORER
 if TYPE_CHECKING:
     from theatre.judging.model_judge import ModelJudge
 
-pytestmark = pytest.mark.untraced
-
 FILE = "measured.jsonl"
 WORSE = f"llm_judge: {run_controls.WORSE}"
 CONTRADICTED = f"controls-contradict-qualification:{CRITERION}"
@@ -183,7 +181,6 @@ def test_who_knows_the_labelled_set_by_heart_carries_none_and_the_page_says_so(
     assert [failed(one) for one in shown] == [[], []]
 
 
-@pytest.mark.soak_figures
 def test_enough_controls_correct_the_score_themselves(
     tmp_path: Path, qualified: tuple[JsonObject, bytes]
 ) -> None:
@@ -266,6 +263,7 @@ CASES: dict[str, tuple[dict[str, Any] | None, str | None, str, str | None]] = {
 }  # fmt: skip
 
 
+@pytest.mark.traced
 @pytest.mark.parametrize(("counted", "fault", "source", "reason"), CASES.values(), ids=CASES)
 def test_engine_and_check_decide_alike(
     qualified: tuple[JsonObject, bytes],
@@ -328,6 +326,7 @@ COUNTED: dict[str, Any] = {
 }
 
 
+@pytest.mark.traced
 @pytest.mark.parametrize(
     ("edit", "there"),
     [
@@ -355,6 +354,7 @@ def test_only_what_counts_the_run_s_own_answers_as_it_scores_them_is_read(
     assert measures.counted_controls(template, [step]) == expected
 
 
+@pytest.mark.traced
 @pytest.mark.parametrize(
     "edit",
     [
