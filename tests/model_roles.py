@@ -176,7 +176,7 @@ ROLES = {
         lambda: first_of_each("product_debate_control_v1.jsonl", "play", DEBATES),
         shipped("product_debate_control_v1.json"),
         "debates",
-        "net_effect",
+        "turned_and_kept",
         schema(content=text(160), final_answer={"enum": ["BUY", "SELL", "HOLD"]}),
         200,
     ),
@@ -333,8 +333,6 @@ def summary() -> str:
     sorting = [sealed_document(one, "certificate.json") for one in reversed(MODELS)]
     jobs = [("sorts commits", CRITERION, sorting)]
     for name, role in ROLES.items():
-        if f"models_{name}" not in archives():
-            continue
         honest, liar, model = certificates(f"models_{name}").values()
         jobs.append((role.job, role.headline, [model, honest, liar]))
     rows = [

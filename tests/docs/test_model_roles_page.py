@@ -20,7 +20,7 @@ NOT_COMPARED = {"version_pins", "scorer_pins"}
 def test_each_role_has_a_table_of_its_certificates() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert summary() in page
-    assert {role_of(one) for one in archives()} <= set(ROLES)
+    assert {role_of(one) for one in archives()} == set(ROLES)
     tables = {one: f"<!-- {one} -->\n{table(one)}" for one in archives()}
     assert [one for one, found in tables.items() if found not in page] == []
 
@@ -32,6 +32,16 @@ def test_what_the_page_says_of_the_summaries_is_in_the_bundle() -> None:
     port = sum(one["summary"].endswith("the port is named.") for one in said)
     assert f"the claims of {copied} of the 12" in SAID
     assert f"and {port} summaries" in SAID
+
+
+def test_what_the_page_says_of_the_debates_is_in_the_bundle(tmp_path: Path) -> None:
+    bundle = unpacked("models_debater", tmp_path) / Asked().construct_id
+    records = [json.loads(one.read_bytes()) for one in bundle.glob("invocations/*.json")]
+    said = [
+        call["attempts"][-1]["response"]["output_data"] for one in records for call in one["calls"]
+    ]
+    assert {one["final_answer"] for one in said} == {"SELL"}
+    assert f"All {len(said)} attempts say SELL" in SAID
 
 
 def test_what_the_page_says_of_the_steps_is_in_the_bundle(tmp_path: Path) -> None:
