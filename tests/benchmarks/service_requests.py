@@ -109,6 +109,11 @@ def questions_of(ada: Client, theatre: dict[str, object]) -> tuple[Question, ...
         Question(name="GET /certificates/{id}/document", path=f"{certificate}/document", times=10),
         Question(name="GET /certificates/{id}", path=certificate),
         Question(name="GET /c/{id}, a page", path=f"/c/{theatre['certificate_id']}", times=10),
+        Question(
+            name="GET /certificates/{id}/badge.svg",
+            path=f"/certificates/{theatre['certificate_id']}/badge.svg",
+        ),
+        Question(name="GET /badge/{construct_id}.svg", path=f"/badge/{CONSTRUCT_ID}.svg"),
         Question(name="GET /certificates?construct_id=", path=listed),
         Question(
             name="GET /constructs/{id}/routing", path=f"/api/v1/constructs/{CONSTRUCT_ID}/routing"
