@@ -198,7 +198,8 @@ def speaks(said: Mapping[Where, bytes]) -> list[Where]:
     return [where for where, body in said.items() if tier.search(body)]
 
 
-def test_no_route_believes_a_row_that_is_not_signed(intruder: Intruder) -> None:
+@pytest.mark.parametrize("which", ["the worst", "many"])
+def test_no_route_believes_a_row_that_is_not_signed(intruder: Intruder, which: str) -> None:
     honest = intruder.read()
     spoken = speaks(honest)
     assert {path for path, _, _ in spoken} == {
@@ -238,10 +239,11 @@ def test_no_route_believes_a_row_that_is_not_signed(intruder: Intruder) -> None:
         "no signature": lambda one: intruder.change(one, {"sigstore": b"{}"}),
         "a key of his own in trust.json": trust_another,
     }
-    for name, write in changes.items():
+    worst = "another's signature"
+    for name, write in changes.items() if which == "many" else [(worst, changes[worst])]:
         with intruder.written(write):
             # Of the worst forgery every route is asked, of the others those that speak of a tier.
-            read = intruder.read(None if name == "another's signature" else asked)
+            read = intruder.read(None if name == worst else asked)
             for where, body in read.items():
                 for word in (b"PROVEN", b"proven", b"premium"):
                     assert body.count(word) <= honest.get(where, b"").count(word), (name, where)
