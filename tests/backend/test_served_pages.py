@@ -214,6 +214,14 @@ def test_a_page_follows_a_decision_within_a_second(scene: Scene) -> None:
     assert b'class="tier">UNVERIFIED' in page(scene.client, path).body
 
 
+def test_an_address_of_no_form_is_a_page_that_says_so(scene: Scene) -> None:
+    """A program hears what an identifier looks like, a reader that nothing is there."""
+    for path in ("/c/nope", "/theatres/nope", "/templates/nope", "/certificates/nope"):
+        got = scene.client.get(path, accept="text/html")
+        assert (got.status, b"It does not exist" in got.body) == (404, True), path
+    assert scene.client.get("/certificates/nope").status == 422
+
+
 def test_static_files_never_change_under_their_address(scene: Scene) -> None:
     home = page(scene.client, "/").body.decode()
     loaded = re.findall(r'"(/static/[^"]+)"', home)

@@ -25,6 +25,7 @@ from backend.api.http.problem_types import (
     IDENTITY_SEPARATION,
     INTERNAL,
     METHOD_NOT_ALLOWED,
+    NOT_FOUND,
     NOT_READY,
     ProblemKind,
     kind_of,
@@ -217,7 +218,11 @@ async def _answer_framework_error(request: Request, error: Exception) -> Respons
 
 async def _answer_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - what it is registered for
-    return problem_response(request, BY_STATUS[422], violations=violations_of(error))
+    found = violations_of(error)
+    # Who opens an address wants to hear that nothing is there, not what an identifier looks like.
+    if _asks_for_page(request) and all(one.pointer.startswith("path:") for one in found):
+        return problem_response(request, NOT_FOUND)
+    return problem_response(request, BY_STATUS[422], violations=found)
 
 
 async def _answer_unavailable(request: Request, error: Exception) -> Response:  # noqa: ARG001 - any one
