@@ -138,8 +138,8 @@ def test_the_wheels_constructs_are_those_of_the_demo_as_the_checkout_has_them(
 def locked_packages() -> set[Path]:
     """Return what the locked packages have in the environment of the tests, and nothing else."""
     lock = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
-    # A package may be locked more than once, each time for other Pythons or systems.
-    locked = re.findall(r"^([\w.-]+)==([^\s;]+)", lock, flags=re.MULTILINE)
+    # Often with extras, and more than once, each time for other Pythons or systems.
+    locked = re.findall(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;]+)", lock, flags=re.MULTILINE)
     found = []
     for name in {name for name, _ in locked}:
         try:
