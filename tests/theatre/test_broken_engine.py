@@ -75,7 +75,7 @@ FURTHER = {
         "aggregate",
     ),
     "another level of Wilson's interval": Defect(
-        f"{SCORING}.arithmetic", "_Z = 1.959963984540054", "_Z = 1.6448536269514722", "aggregate"
+        f"{SCORING}.arithmetic", "\nZ = 1.959963984540054", "\nZ = 1.6448536269514722", "aggregate"
     ),
     "refusals are no zeros": Defect(
         f"{SCORING}.aggregate",
