@@ -88,6 +88,8 @@ OF_A_DOCUMENT = [
                 "GET /certificates/{id}/document",
                 "GET /certificates/{id}",
                 "GET /c/{id}, a page",
+                "GET /certificates/{id}/badge.svg",
+                "GET /badge/{construct_id}.svg",
                 "GET /certificates?construct_id=",
                 "GET /constructs/{id}/routing",
                 "GET /theatres/{id}, by a token",
