@@ -124,7 +124,7 @@ def recognising(data: dict[str, Any]) -> list[str]:
     ]
 
 
-def told(run: Finished) -> tuple[str, Mapping[str, str], list[str], Any]:
+def outcome_of(run: Finished) -> tuple[str, Mapping[str, str], list[str], Any]:
     """Return the tier, why a measure is not qualified, the findings, and the corrected score."""
     certificate: Any = run.document("certificate.json")
     facts: Any = run.document("tier.json")["facts"]
@@ -151,7 +151,7 @@ def honest(
 
 
 def test_controls_that_bear_a_qualification_out_carry_a_tier(honest: Finished) -> None:
-    tier, reasons, findings, corrected = told(honest)
+    tier, reasons, findings, corrected = outcome_of(honest)
     assert (tier, reasons, CONTRADICTED in findings) == ("BACKTESTED", {}, False)
     # Too few of them to correct by: the qualification does, and what they showed is there.
     assert (corrected["errors_from"], corrected["n"]) == ("qualification", 50)
@@ -165,7 +165,7 @@ def test_who_knows_the_labelled_set_by_heart_carries_none_and_the_page_says_so(
     tmp_path: Path, qualified: tuple[JsonObject, bytes], honest: Finished
 ) -> None:
     liar = run_of(tmp_path, recognising, 50, qualified)
-    tier, reasons, findings, corrected = told(liar)
+    tier, reasons, findings, corrected = outcome_of(liar)
     assert (tier, reasons) == ("UNVERIFIED", {CRITERION: WORSE})
     assert {CONTRADICTED, f"controls-differ-by-source:{CRITERION}"} <= {*findings}
     assert corrected["value"] is None
@@ -186,7 +186,7 @@ def test_enough_controls_correct_the_score_themselves(
 ) -> None:
     for name, file in (("qualified", qualified), ("not", None)):
         run = run_of(tmp_path / name, erring, 130, file)
-        tier, reasons, _, corrected = told(run)
+        tier, reasons, _, corrected = outcome_of(run)
         assert (corrected["errors_from"], corrected["reason"], corrected["n"]) == (
             "controls", None, 130,
         )  # fmt: skip
@@ -210,7 +210,9 @@ def share(right: int, asked: int) -> JsonObject:
 
 
 def tallies(
-    planted: tuple[int, int, int, int], labelled: tuple[int, int, int, int], told: float | None
+    planted: tuple[int, int, int, int],
+    labelled: tuple[int, int, int, int],
+    recognised: float | None,
 ) -> dict[str, Any]:
     """Return a criterion's part of `judge_controls`: right and asked, of true and of false ones."""
 
@@ -230,7 +232,7 @@ def tallies(
         "repeated": 0,
         "by_source": {"planted": part(*planted), "labelled": part(*labelled)},
         "by_kind": {},
-        "recognised": told,
+        "recognised": recognised,
     }
 
 
