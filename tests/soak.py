@@ -153,7 +153,6 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "mutants": (
         "tests/backend/test_forged_rows.py::test_a_thief",
         "tests/backend/test_forged_rows.py::test_no_route_believes_a_row_that_is_not_signed[many",
-        "tests/backend/test_forged_rows.py::test_what_was_signed",
         "tests/backend/test_debates.py::test_events_that_do_not_fit",
         "tests/backend/test_debates.py::test_the_database_itself",
         "tests/backend/test_debates.py::test_what_is_no_artefact",
