@@ -7,7 +7,8 @@ key=$(tr -d ' \n' < "$2" | grep -o "\"kid\":\"$(field keyid)\",\"public_key\":\"
 printf -- '-----BEGIN PUBLIC KEY-----\n%s\n-----END PUBLIC KEY-----\n' "$key" > "$work/key.pem"
 field payload | base64 -d > "$work/statement"; field sig | base64 -d > "$work/signature"
 printf 'DSSEv1 28 application/vnd.in-toto+json %d ' "$(wc -c < "$work/statement")" | cat - "$work/statement" > "$work/pae"
-openssl dgst -sha256 -verify "$work/key.pem" -signature "$work/signature" "$work/pae"
-grep -qF "\"predicate\":{\"certificate\":$(cat "$1/certificate.json"),\"commitment_log\":" "$work/statement"
-grep -qF "\"subject\":[{\"digest\":{\"sha256\":\"$(sha256sum < "$1/SHA256SUMS" | cut -c -64)\"}," "$work/statement"
-cd "$1" && sha256sum --check --quiet SHA256SUMS
+no() { echo "not valid: $1" >&2; exit 1; }
+openssl dgst -sha256 -verify "$work/key.pem" -signature "$work/signature" "$work/pae" > "$work/said" || no "the signature"
+grep -qF "\"predicate\":{\"certificate\":$(cat "$1/certificate.json"),\"commitment_log\":" "$work/statement" || no "another certificate was signed"
+grep -qF "\"subject\":[{\"digest\":{\"sha256\":\"$(sha256sum < "$1/SHA256SUMS" | cut -c -64)\"}," "$work/statement" || no "other files were signed"
+(cd "$1" && sha256sum --check --quiet SHA256SUMS) && cat "$work/said"

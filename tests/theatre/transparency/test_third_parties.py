@@ -183,7 +183,8 @@ def test_who_checks_the_signature_refuses_what_was_changed(
     name: str, behind: str, places: int, bundle: Path
 ) -> None:
     flip(bundle / name, behind, places)
-    assert [check(bundle)[0] for check in (node, openssl, securesystemslib)] == [1, 1, 1]
+    said = [check(bundle) for check in (node, openssl, securesystemslib)]
+    assert ([code for code, _ in said], "OK" in said[1][1]) == ([1, 1, 1], False)
 
 
 @pytest.mark.parametrize(
