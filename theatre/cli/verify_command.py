@@ -24,6 +24,12 @@ from theatre.cli.verification_ground_truth import (
     store_ground_truth,
 )
 from theatre.cli.verification_log import VerificationLog, log_option
+from theatre.cli.verification_qualifications import (
+    committed,
+    note_unqualified,
+    qualification_option,
+    rely_on,
+)
 from theatre.cli.verification_run import (
     TEMPLATE_FILE,
     NamedOracle,
@@ -34,6 +40,7 @@ from theatre.engine.canonical_json import canonical_line, sha256_hex
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.files.durable import replace_durably
 from theatre.verification.errors import TooFewReplaysError
+from theatre.verification.scoring_providers import LEXICAL
 from theatre.verification.template import CRITERIA, EQUAL_WEIGHTS, Terms, oracle_template
 
 # `--weights`: what each criterion of a verification counts for in the composite.
@@ -94,6 +101,7 @@ class VerifyOptions:
     judge_models: tuple[str, ...]
     judge_split: str | None
     judge_repeats: int
+    qualifications: tuple[Path, ...]
     dry_run: bool
     new: bool
     quiet: bool
@@ -213,6 +221,7 @@ class VerifyOptions:
     help="With fewer scored changes the command ends with exit code 8.",
 )
 @judge_options
+@qualification_option
 @click.option("--dry-run", is_flag=True, help="Read and keep the ground truth; call no construct.")
 @click.option("--new", is_flag=True, help="Start another theatre even if one is unfinished.")
 @click.option(
@@ -271,6 +280,9 @@ def _write_template(
         workspace=workspace,
         quiet=given.quiet,
     )
+    relied_on = rely_on(given.qualifications, scoring, truth.folder)
+    if not given.quiet and (relied_on or scoring is not LEXICAL):
+        note_unqualified(scoring, given.weights, relied_on)
     oracle = oracle_under_test(named, workspace, truth.folder)
     terms = Terms(
         weights=given.weights,
@@ -280,7 +292,13 @@ def _write_template(
         repository=truth.repository,
         minimum_replays=given.min_replays,
     )
-    template = oracle_template(oracle, terms, sha256_hex(truth.dataset), scoring=scoring)
+    template = oracle_template(
+        oracle,
+        terms,
+        sha256_hex(truth.dataset),
+        scoring=scoring,
+        relied_on=committed(truth.folder, relied_on),
+    )
     replace_durably(truth.folder / TEMPLATE_FILE, canonical_line(template))
     given.log.log_event(
         "template",

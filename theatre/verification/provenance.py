@@ -12,6 +12,7 @@ from typing import Any, cast
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.comparison import find_differences
 from theatre.engine.models import GroundTruthEpisode
+from theatre.engine.scoring.measure_policy import named_qualifications
 from theatre.engine.scoring.provider import ABSENT, at_path
 from theatre.judging.panel import judges_of, split_of
 from theatre.verification.errors import NoRecordError, NoVerificationError
@@ -23,24 +24,28 @@ from theatre.verification.template import (
     DATASET,
     TEMPLATE_ID,
     OracleUnderTest,
+    ReliedOn,
     Terms,
     oracle_template,
+    qualification_dataset,
 )
 
 _SHOWN = 5
+_PATHS = frozenset({"replay_data_path", "dataset_paths"})
 
 
 def require_built_in(template: JsonObject) -> None:
     """Raise NoVerificationError for a template that is not made of its own terms as all are.
 
-    The path of its dataset does not count: its hash is committed.
+    The paths of its datasets do not count: their hashes are committed.
     """
     named = template.get("theatre_id")
     if named != TEMPLATE_ID:
         raise NoVerificationError(f"expected the template {TEMPLATE_ID}, got {named}")
     made = _make_again(template)
     config = cast("JsonObject", made["product_theatre_config"])
-    config["replay_data_path"] = _at(template, "product_theatre_config.replay_data_path")
+    for name in _PATHS & config.keys():
+        config[name] = _at(template, f"product_theatre_config.{name}")
     paths = list(find_differences(made, template))
     if paths:
         raise NoVerificationError(
@@ -94,7 +99,19 @@ def _make_again(template: JsonObject) -> JsonObject:
         minimum_replays=_at(template, "oracle_config.minimum_replays"),
     )
     sha256 = _at(template, f"dataset_hashes.{DATASET}")
-    return oracle_template(oracle, terms, sha256, scoring=_scoring(template))
+    return oracle_template(
+        oracle, terms, sha256, scoring=_scoring(template), relied_on=_relied_on(template)
+    )
+
+
+def _relied_on(template: JsonObject) -> dict[str, ReliedOn]:
+    return {
+        criterion: ReliedOn(
+            file_sha256=_at(template, f"dataset_hashes.{qualification_dataset(criterion)}"),
+            sha256=sha256,
+        )
+        for criterion, (_, sha256) in named_qualifications(template).items()
+    }
 
 
 def _scoring(template: JsonObject) -> ScoringProvider:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.verification.scoring_providers import LEXICAL, ScoringProvider
@@ -31,6 +33,27 @@ class OracleUnderTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReliedOn:
+    """A qualification that a criterion relies on: the SHA-256 of its signed file, and its own."""
+
+    file_sha256: str
+    sha256: str
+
+
+NOTHING: Final[Mapping[str, ReliedOn]] = MappingProxyType({})
+
+
+def qualification_dataset(criterion: str) -> str:
+    """Return the name of the dataset that is the signed file; drafts name it so, too."""
+    return f"{criterion}_qualification"
+
+
+def qualification_file(criterion: str) -> str:
+    """Return the name of the signed file in a verification's folder."""
+    return f"{qualification_dataset(criterion)}.sigstore.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What the user decides about a verification; all of it is committed.
 
@@ -53,14 +76,21 @@ def oracle_template(
     dataset_sha256: str,
     *,
     scoring: ScoringProvider = LEXICAL,
+    relied_on: Mapping[str, ReliedOn] = NOTHING,
 ) -> JsonObject:
     """Return the template for one oracle and one dataset, named by the SHA-256 of its bytes.
 
-    The same for the same arguments.
+    The same for the same arguments; `relied_on` has the criteria whose measure is qualified.
     Criteria of `scoring` that the terms give no weight are published and weigh nothing.
     """
+    files: JsonObject = {qualification_dataset(one): qualification_file(one) for one in relied_on}
+    named: JsonObject = {
+        criterion: {"dataset": qualification_dataset(criterion), "sha256": one.sha256}
+        for criterion, one in relied_on.items()
+    }
     return {
-        "schema_version": "2.1.0",
+        # Before 2.2.0 a template names no qualification: what names none keeps its hash.
+        "schema_version": "2.2.0" if relied_on else "2.1.0",
         "theatre_id": TEMPLATE_ID,
         "template_family": "PRODUCT",
         "execution_path": "replay",
@@ -82,7 +112,10 @@ def oracle_template(
             "adapter_version": oracle.adapter_pin or f"{oracle.adapter_type}@1",
         },
         "scorer_pins": {scorer.name: scorer.version for scorer in scoring.scorers},
-        "dataset_hashes": {DATASET: dataset_sha256},
+        "dataset_hashes": {
+            DATASET: dataset_sha256,
+            **{qualification_dataset(one): file.file_sha256 for one, file in relied_on.items()},
+        },
         "resolution_programme": [
             {
                 "step_id": "ask_oracle",
@@ -106,7 +139,11 @@ def oracle_template(
                 ],
             }
         ],
-        "scoring": {"holdout_split": 0.2, "criteria_scorers": dict(scoring.criteria_scorers)},
+        "scoring": {
+            "holdout_split": 0.2,
+            "criteria_scorers": dict(scoring.criteria_scorers),
+            **({"qualifications": named} if named else {}),
+        },
         "execution_policy": {"retry_policy": {"max_retries": terms.max_retries}},
         "product_theatre_config": {
             "ground_truth_source": terms.ground_truth_source,
@@ -115,6 +152,7 @@ def oracle_template(
             "adapter_endpoint": oracle.endpoint,
             "replay_dataset_id": DATASET,
             "replay_data_path": DATASET_FILE,
+            **({"dataset_paths": files} if files else {}),
             "disclosure": "hashes",
         },
         "oracle_config": {
