@@ -164,6 +164,7 @@ CREATE TABLE theatres (
     answers_sha256 VARCHAR(64),
     run_job_id BIGINT,
     lost_workers INTEGER DEFAULT 0 NOT NULL,
+    usage_sums JSONB,
     CONSTRAINT pk_theatres PRIMARY KEY (id),
     CONSTRAINT fk_theatres_template_id_template_sha256 FOREIGN KEY (template_id, template_sha256)
         REFERENCES theatre_templates (template_id, sha256),
@@ -895,7 +896,7 @@ GRANT UPDATE (status, headers, answer) ON idempotency_keys TO echelon_app;
 GRANT UPDATE (
     state, commitment_hash, committed_at, version_pins, dataset_hashes, receipt,
     is_certificate_run, rehearsal_sha256, answers_sha256, run_status, run_epoch, run_job_id,
-    lost_workers, progress, total_episodes, failure_count, refused_count, pending_step, error, started_at, heartbeat_at,
+    lost_workers, progress, total_episodes, failure_count, refused_count, usage_sums, pending_step, error, started_at, heartbeat_at,
     cancel_requested_at, outcome, outcome_reason, resolved_at, certificate_id, updated_at
 ) ON theatres TO echelon_app;
 GRANT UPDATE (phase, job_id, lost_workers, records, waits_until, error_code, error, updated_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -87,9 +88,10 @@ async def _written(
         stopping=service.stopping,
     )
     async with aclosing(events):
-        async for kind, view in events:
-            shown = theatre_document(view, now=service.clock()).model_dump_json()
-            yield f"id: {view.version}\nevent: {kind}\ndata: {shown}\n\n".encode()
+        async for kind, view, usage in events:
+            shown = theatre_document(view, now=service.clock()).model_dump(mode="json")
+            data = json.dumps(shown | {"usage": usage})
+            yield f"id: {view.version}\nevent: {kind}\ndata: {data}\n\n".encode()
 
 
 # `Prefer: wait=N` (RFC 7240): a response that waits until a run is over.

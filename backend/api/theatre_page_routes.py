@@ -122,7 +122,8 @@ async def _documents(
         return shown
     try:
         view = await theatres.read_theatre(connection, theatre_id, user_id=reader.user_id)
-        shown["own"] = theatre_document(view, now=service.clock()).model_dump(mode="json")
+        own = theatre_document(view, now=service.clock()).model_dump(mode="json")
+        shown["own"] = own | {"usage": await theatres.read_usage(connection, view)}
         shown["ending"] = await theatres.read_ending(connection, view)
     except NotFoundError:
         pass  # It is another user's.

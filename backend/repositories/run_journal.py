@@ -26,6 +26,7 @@ from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import JournalError, ParseError, StateConflictError
 from theatre.engine.models import EpisodeResult, InvocationStatus, Scored
 from theatre.engine.replay.context import read_result
+from theatre.engine.replay.usage import UsageTally
 
 # Results and audit events as rows, and what an event changes in its theatre's row.
 
@@ -258,9 +259,23 @@ class PostgresRunJournal:
                 heartbeat_at=func.now(),
                 # Only losses in a row, without a new record, end a run.
                 lost_workers=0,
+                **await self._usage_sums(connection, results),
             )
         )
         await connection.execute(counted)
+
+    async def _usage_sums(
+        self, connection: AsyncConnection, results: Sequence[EpisodeResult]
+    ) -> dict[str, Any]:
+        """Return what changes in the sums of what calls took; the row is locked."""
+        found = [result.facts["usage"] for result in results if "usage" in result.facts]
+        if not found:
+            return {}
+        before = select(Theatre.usage_sums).where(Theatre.id == self._theatre_id)
+        tally = UsageTally.from_sums({}, await connection.scalar(before))
+        for used in found:
+            tally.note(cast("JsonObject", used))
+        return {"usage_sums": tally.as_sums()}
 
     async def _check_new(self, connection: AsyncConnection, sequences: Sequence[int]) -> None:
         """Raise JournalError unless these are sequence numbers, none recorded, none twice."""

@@ -179,6 +179,18 @@ async def find_theatres(
     return Page([TheatreView._make(row) for row in found], total)
 
 
+async def find_usage_sums(
+    connection: AsyncConnection, theatre_id: str
+) -> tuple[JsonObject, bytes] | None:
+    """Return the sums of what a theatre's calls took, and its template; None without any."""
+    query = select(Theatre.usage_sums, TheatreTemplate.document).join(
+        TheatreTemplate, TheatreTemplate.sha256 == Theatre.template_sha256
+    )
+    counted = query.where(Theatre.id == theatre_id, Theatre.usage_sums.is_not(None))
+    row = (await connection.execute(counted)).first()
+    return None if row is None else (row.usage_sums, row.document)
+
+
 _OWN = select(*_SHOWN).where(
     Theatre.id == bindparam("theatre_id"), Theatre.user_id == bindparam("user_id")
 )

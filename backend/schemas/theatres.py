@@ -178,7 +178,7 @@ class Ending(ResponseDocument):
 
 
 class Usage(ResponseDocument):
-    """What the calls of a run took, as its certificate has it."""
+    """What the recorded calls of a run took; once certified, as its certificate has it."""
 
     calls: int = Field(description="attempts, those that failed too")
     calls_counted: int = Field(description="those whose tokens the provider counted")
@@ -196,7 +196,7 @@ class WholeTheatre(TheatreDocument):
         description="null before RESOLVED, with a certificate, and where no run began"
     )
     usage: Usage | None = Field(
-        description="of models and tools that know no envelope; null without a certificate"
+        description="of models and tools that know no envelope; null before the first call"
     )
 
 

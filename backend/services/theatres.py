@@ -31,6 +31,7 @@ from backend.repositories.theatres import (
     find_receipt,
     find_theatre_view,
     find_uploads,
+    find_usage_sums,
     insert_draft,
     store_receipt,
 )
@@ -48,6 +49,7 @@ from theatre.engine.errors import (
 )
 from theatre.engine.models import EpisodeResult
 from theatre.engine.replay import reasons_with_examples, with_reasons
+from theatre.engine.replay.usage import tally_of
 from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
 from theatre.engine.template_validator import ValidationReport
 from theatre.engine.templates import ProductTheatreTemplate, view_template
@@ -185,9 +187,19 @@ async def read_ending(connection: AsyncConnection, view: TheatreView) -> JsonObj
 
 
 async def read_usage(connection: AsyncConnection, view: TheatreView) -> JsonObject | None:
-    """Return the `usage` of a theatre's certificate; None without one, and where it has none."""
+    """Return the `usage` of a theatre: its certificate's, or that of all that is recorded.
+
+    None where no construct's calls are counted, and before the first.
+    """
     document = await find_certified_document(connection, view.id)
-    return None if document is None else cast("JsonObject | None", document.get("usage"))
+    if document is not None:
+        return cast("JsonObject | None", document.get("usage"))
+    found = await find_usage_sums(connection, view.id)
+    if found is None:
+        return None
+    sums, template = found
+    tally = tally_of(parse_object(template), sums)
+    return None if tally is None else tally.as_document()
 
 
 async def commit_theatre(

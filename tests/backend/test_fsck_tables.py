@@ -155,6 +155,7 @@ def test_a_column_that_its_evidence_does_not_bear_out_is_named(
             "theatre-counts",
             theatre,
         ),
+        "UPDATE theatres SET usage_sums = '{}' WHERE id = :certified": ("theatre-counts", theatre),
         "UPDATE theatres SET started_at = now() WHERE id = :certified": (
             "theatre-columns",
             theatre,

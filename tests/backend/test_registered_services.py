@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -18,9 +19,11 @@ from click.testing import CliRunner
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
+from tests.backend.test_rated_on_pages import Browser
 from tests.backend.test_theatre_bridge import committed, run
 from tests.theatre.cli.doubler import EPISODES, write_theatre
-from tests.theatre.cli.plain_constructs import KEY, openai_server, tool_server
+from tests.theatre.cli.plain_constructs import KEY, double, openai_server, tool_server
+from tests.theatre.echelon_process import until
 from tests.theatre.oracles.loopback import serving
 from tests.theatre.runs import with_changes
 from theatre.cli.check_command import check as check_command
@@ -46,6 +49,16 @@ MODEL: JsonObject = {
 }
 
 
+_MAY_END = Event()
+"""Set but where a test keeps a run's last question from being answered."""
+
+
+def _double(asked: str) -> str:
+    if f"Double {EPISODES}." in asked:
+        _MAY_END.wait()
+    return double(asked)
+
+
 @contextmanager
 def serviced(database: Database, folder: Path, *, model: str, tool: str) -> Iterator[Client]:
     """Serve a user whose operator has a model and a tool at these places; data are in `folder`."""
@@ -69,7 +82,8 @@ def client(
 ) -> Iterator[tuple[Client, Path]]:
     """A user who is served a model, and the folder of the data."""
     folder = tmp_path_factory.mktemp("stage")
-    with serving(openai_server()) as model:
+    _MAY_END.set()
+    with serving(openai_server(_double)) as model:
         place = f"http://127.0.0.1:{model.port}/v1"
         with serviced(module_database, folder, model=place, tool="http://127.0.0.1:9/mcp") as ada:
             yield ada, folder
@@ -179,6 +193,36 @@ def test_what_only_the_command_line_may_is_refused_by_name(
     refused = ada.post("/theatres", {"template_json": written})
     assert (refused.status, refused.slug) == (422, "template-invalid")
     assert rule in {one["rule"] for one in refused.document["errors"]}
+
+
+def test_what_calls_took_so_far_is_shown_while_a_run_goes_on(client: tuple[Client, Path]) -> None:
+    ada, folder = client
+    path = committed(ada, template(folder, "openai", "small_model", MODEL))
+    page_path, count = f"/theatres/{path.rpartition('/')[2]}", EPISODES - 1
+    browser = Browser(ada)
+    assert browser.sign_in(page_path, "ada").status == 303
+    _MAY_END.clear()
+    try:
+        assert ada.post(f"{path}/run", {}).status == 202
+        until(lambda: ada.get(path).document["progress"] == count, "all answers but the last")
+        so_far = ada.get(path).document["usage"]
+        page = browser.open(page_path).body
+    finally:
+        _MAY_END.set()
+    assert b'<span data-live="calls">%d</span>' % count in page
+    latencies = so_far.pop("latency_ms")
+    assert list(latencies) == ["p50", "p95", "p99"]
+    assert so_far == {
+        "calls": count,
+        "calls_counted": count,
+        "input_tokens": 11 * count,
+        "output_tokens": 5 * count,
+        "cost_usd": round(count * (11 * 1.5 + 5 * 6) / 1e6, 9),
+    }
+    *_, last = ada.get(f"{path}/events").body.decode().split("data: ")
+    ended, used = json.loads(last), ada.get(f"{path}/certificate").document["usage"]
+    assert (ended["state"], ended["usage"]) == ("ARCHIVED", used)
+    assert ada.get(path).document["usage"] == used
 
 
 def test_a_run_without_the_sdk_that_it_needs_is_refused_with_the_extra_that_has_it(

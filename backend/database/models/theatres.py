@@ -81,7 +81,8 @@ class Theatre(Base):
     the run waits for or is held by; `lost_workers` counts those lost since it last recorded
     anything.
     `rehearsal_sha256` is of what a rehearsal runs on instead of the committed ground truth,
-    `answers_sha256` of the canned answers that stand in for its constructs.
+    `answers_sha256` of the canned answers that stand in for its constructs. `usage_sums` adds up
+    what recorded calls took (`UsageTally.as_sums`): no reader has to go through the episodes.
     """
 
     __tablename__ = "theatres"
@@ -181,6 +182,7 @@ class Theatre(Base):
 
     run_job_id: Mapped[int | None] = mapped_column(BigInteger)
     lost_workers: Mapped[int] = mapped_column(Integer, server_default="0")
+    usage_sums: Mapped[JsonCopy | None]
 
 
 class TheatreCoin(Base):

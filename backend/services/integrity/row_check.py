@@ -25,6 +25,7 @@ from theatre.engine.clock import parse_rfc3339
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import TheatreError
 from theatre.engine.models import EpisodeResult, InvocationStatus
+from theatre.engine.replay.usage import UsageTally
 from theatre.engine.state_machine import TheatreState
 
 # What a theatre's audit chain says of its rows, once the chain is verified.
@@ -299,6 +300,7 @@ class RowCheck:
     async def _check_results(self, connection: AsyncConnection, scores: ScoreCheck) -> None:
         batches = self._chain.batches
         counts = {"progress": 0, "failure_count": 0, "refused_count": 0}
+        used = UsageTally({})
         async for row in stream_results(connection, self._id):
             place = f"episode {row['seq']}"
             counts["progress"] += 1
@@ -310,6 +312,7 @@ class RowCheck:
                 continue
             counts["failure_count"] += result.status in _FAILED
             counts["refused_count"] += result.status is InvocationStatus.REFUSED
+            used.note(cast("JsonObject", result.facts.get("usage", {})))
             self.findings.compare("result-columns", place, expected, row)
             scores.note_episode(result.episode_id, result.seq)
             if int(row["seq"]) in batches:
@@ -319,7 +322,8 @@ class RowCheck:
         for batch in dict.fromkeys(batches.values()):
             if batch.digest() != batch.journal_sha256:
                 self.findings.add("records-differ", str(batch), f"lines of {batch.digest()}")
-        self.findings.compare("theatre-counts", "the theatre", counts, self._theatre)
+        expected = {**counts, "usage_sums": used.as_sums()}
+        self.findings.compare("theatre-counts", "the theatre", expected, self._theatre)
 
     def _check_named_certificate(self) -> None:
         named = self._chain.certificate_id

@@ -20,7 +20,13 @@ from backend.repositories.theatres import TheatreView, find_uploads
 from backend.repositories.transparency_log import is_queued
 from backend.services.resources import TheatreResources
 from backend.services.runs.execution import WAITING, WAITING_BUDGET
-from backend.services.theatres import end_unfinished, read_theatre, require_state, require_version
+from backend.services.theatres import (
+    end_unfinished,
+    read_theatre,
+    read_usage,
+    require_state,
+    require_version,
+)
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError, InvalidTransitionError, ProgrammeError
 from theatre.engine.models import judge_providers, read_episodes
@@ -262,10 +268,11 @@ EventKind = Literal["state", "progress", "hitl", "budget", "end"]
 
 
 class TheatreEvent(NamedTuple):
-    """One change, and the theatre after it; its version is the id to resume from."""
+    """One change, theatre and `usage` after it; the version is the id to resume from."""
 
     kind: EventKind
     view: TheatreView
+    usage: JsonObject | None
 
 
 async def theatre_events(
@@ -290,12 +297,14 @@ async def theatre_events(
         while not stops and (left := deadline - loop.time()) > 0:
             async with engine.connect() as connection:
                 view = await read_theatre(connection, theatre_id, user_id=user_id)
-            over = view.run_status not in (None, *UNFINISHED, WAITING, WAITING_BUDGET)
+                over = view.run_status not in (None, *UNFINISHED, WAITING, WAITING_BUDGET)
+                is_new = over or view.version > after
+                usage = await read_usage(connection, view) if is_new else None
             if view.version > after:
-                yield TheatreEvent(_kind(view, state), view)
+                yield TheatreEvent(_kind(view, state), view, usage)
                 after, state = view.version, view.state
             if over:
-                yield TheatreEvent("end", view)
+                yield TheatreEvent("end", view, usage)
                 return
             stops = await wait_unless_stopping(stopping, changes, min(_LOOK_SECONDS, left))
 

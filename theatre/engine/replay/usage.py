@@ -6,9 +6,10 @@ Source: docs/certificate.md. The certificate has it where an adapter is one of `
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.templates import PLAIN_ADAPTERS, ProductTheatreTemplate, view_template
@@ -35,56 +36,88 @@ def usage_of(calls: list[JsonObject]) -> JsonObject:
 
 @dataclass(slots=True)
 class UsageTally:
-    """Adds up what records took; `prices` are dollars a million tokens by construct."""
+    """Adds up what records took; `prices` are dollars a million tokens by construct.
 
-    prices: dict[str, tuple[Fraction, Fraction]]
-    attempts: int = 0
-    counted: int = 0
-    tokens: list[int] = field(default_factory=lambda: [0, 0])
-    cost: Fraction = Fraction(0)
-    unpriced: bool = False
+    `counted_by` has for each construct how many attempts had their tokens counted, and the tokens
+    of input and of output.
+    """
+
+    prices: Mapping[str, tuple[Fraction, Fraction]]
+    counted_by: dict[str, list[int]] = field(default_factory=dict)
     latencies: Counter[int] = field(default_factory=Counter)
 
-    def note(self, found: JsonObject) -> None:
+    @classmethod
+    def from_sums(
+        cls, prices: Mapping[str, tuple[Fraction, Fraction]], sums: Mapping[str, Any] | None
+    ) -> UsageTally:
+        """Return the tally that `as_sums` was made of; an empty one for None."""
+        if sums is None:
+            return cls(prices)
+        latencies = Counter({int(one): count for one, count in sums["latencies"].items()})
+        return cls(prices, {name: [*one] for name, one in sums["counted"].items()}, latencies)
+
+    def as_sums(self) -> JsonObject | None:
+        """Return what a later `from_sums` goes on from, as JSON; None where nothing was noted."""
+        if not self.latencies:
+            return None
+        latencies: JsonObject = {str(one): self.latencies[one] for one in sorted(self.latencies)}
+        return {
+            "counted": {name: [*one] for name, one in self.counted_by.items()},
+            "latencies": latencies,
+        }
+
+    def note(self, found: Mapping[str, JsonValue]) -> None:
         """Take what one record took."""
         for construct, listed in found.items():
-            price = self.prices.get(construct)
             for latency, *counts in cast("list[list[int]]", listed):
-                self.attempts += 1
                 self.latencies[latency] += 1
-                if not counts:
-                    continue
-                self.counted += 1
-                self.tokens = [a + b for a, b in zip(self.tokens, counts, strict=True)]
-                if price is None:
-                    self.unpriced = True
-                    continue
-                pairs = zip(price, counts, strict=True)
-                self.cost += sum((one * count for one, count in pairs), Fraction(0)) / _MILLION
+                if counts:
+                    sums = self.counted_by.get(construct, (0, 0, 0))
+                    self.counted_by[construct] = [
+                        one + more for one, more in zip(sums, (1, *counts), strict=True)
+                    ]
+
+    @property
+    def counted(self) -> int:
+        """Return how many attempts had their tokens counted."""
+        return sum(one[0] for one in self.counted_by.values())
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Return the tokens that were counted: of input, of output."""
+        sums = self.counted_by.values()
+        return sum(one[1] for one in sums), sum(one[2] for one in sums)
 
     @property
     def cost_usd(self) -> float | None:
         """Return the dollars so far; None where nothing was counted, or a call has no price."""
-        return float(round(self.cost, 9)) if self.counted and not self.unpriced else None
+        if not self.counted_by or not self.counted_by.keys() <= self.prices.keys():
+            return None
+        spent = Fraction(0)
+        for construct, (_, *counts) in self.counted_by.items():
+            pairs = zip(self.prices[construct], counts, strict=True)
+            spent += sum((price * count for price, count in pairs), Fraction(0))
+        return float(round(spent / _MILLION, 9))
 
     def as_document(self) -> JsonObject | None:
         """Return the certificate's `usage`; None for a run that has none.
 
         Quantiles are nearest ranks. The cost is null where a call that was counted has no price.
         """
-        if not self.attempts:
+        if not self.latencies:
             return None
+        sent, got = self.tokens
         return {
-            "calls": self.attempts,
+            "calls": self.latencies.total(),
             "calls_counted": self.counted,
-            "input_tokens": self.tokens[0],
-            "output_tokens": self.tokens[1],
+            "input_tokens": sent,
+            "output_tokens": got,
             "cost_usd": self.cost_usd,
             "latency_ms": {name: self._quantile(share) for name, share in _QUANTILES.items()},
         }
 
     def _quantile(self, percent: int) -> int:
-        rank = -(-self.attempts * percent // 100)
+        rank = -(-self.latencies.total() * percent // 100)
         for latency in sorted(self.latencies):
             rank -= self.latencies[latency]
             if rank <= 0:
@@ -92,15 +125,18 @@ class UsageTally:
         return 0
 
 
-def tally_of(template: JsonObject) -> UsageTally | None:
-    """Return the empty tally of a template's runs; None where no construct's calls are counted."""
+def tally_of(template: JsonObject, sums: Mapping[str, Any] | None = None) -> UsageTally | None:
+    """Return the tally of a template's run so far; None where no construct's calls are counted.
+
+    `sums` are what `UsageTally.as_sums` returned; without them it is empty.
+    """
     view = view_template(template)
     if not isinstance(view, ProductTheatreTemplate):
         return None
     config = view.product_theatre_config
     own = (one.adapter_type for one in config.construct_endpoints.values())
     is_counted = any(kind in PLAIN_ADAPTERS for kind in (config.adapter_type, *own))
-    return UsageTally(committed_prices(view)) if is_counted else None
+    return UsageTally.from_sums(committed_prices(view), sums) if is_counted else None
 
 
 def committed_prices(template: ProductTheatreTemplate) -> dict[str, tuple[Fraction, Fraction]]:

@@ -13,8 +13,9 @@ if (live && live.dataset.over !== "yes" && "EventSource" in window) {
   const take = (event) => {
     const theatre = JSON.parse(event.data);
     const waits = theatre.pending_steps.length > 0 || theatre.run?.status === "waiting_budget";
+    const isNew = (theatre.run && live.dataset.runs === "no") || (theatre.usage && !live.querySelector('[data-live="calls"]'));
     // The page has other parts then: outcome, rubric, progress. What it has already is not loaded again.
-    if (event.type === "end" || `${waits}` !== live.dataset.waits || (theatre.run && live.dataset.runs === "no")) {
+    if (event.type === "end" || `${waits}` !== live.dataset.waits || isNew) {
       source.close();
       location.reload();
       return;
@@ -26,6 +27,10 @@ if (live && live.dataset.over !== "yes" && "EventSource" in window) {
     const bar = live.querySelector('[data-live="bar"]');
     bar.max = theatre.run.total || 1;
     bar.value = theatre.run.progress;
+    if (!theatre.usage) return;
+    const { latency_ms, cost_usd, ...counts } = theatre.usage;
+    const used = { ...counts, cost_usd: cost_usd ?? "unknown", ...latency_ms };
+    for (const [name, value] of Object.entries(used)) show(name, value);
   };
   for (const name of ["state", "progress", "hitl", "budget", "end"]) source.addEventListener(name, take);
 }
