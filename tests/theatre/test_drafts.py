@@ -102,6 +102,10 @@ def test_what_the_template_says_goes_over_what_the_draft_gives() -> None:
         (["node", "solution.mjs"], ("solution", "local", '["node", "solution.mjs"]')),
         ("https://api.example/v1", ("api", "http", "https://api.example/v1")),
         ("construct:thermometer", ("thermometer", "local", "construct:thermometer")),
+        ("openai:a/b-1:3b@http://[::1]:1/v1", ("a_b-1_3b", "openai", "http://[::1]:1/v1")),
+        ("openai:gpt-5", ("gpt-5", "openai", "https://api.openai.com/v1")),
+        ("anthropic:c-1", ("c-1", "anthropic", "https://api.anthropic.com")),
+        ("openai.py:answer", ("openai", "python", "openai:answer")),
         (
             {"adapter": "openai", "endpoint": "https://x.example/v1", "id": "small"},
             ("small", "openai", "https://x.example/v1"),

@@ -13,11 +13,12 @@ from pathlib import Path
 import click
 
 from theatre.cli.exits import echo, is_terminal
+from theatre.drafts.asking import default_answer, default_prompt
 from theatre.drafts.compilation import nearest, theatre_id_of
 from theatre.drafts.errors import FolderTakenError
 from theatre.drafts.tables import GroundTruth, Table, ground_truth, read_table
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.schema_registry import json_pointer, resource_root
+from theatre.engine.schema_registry import resource_root
 
 DRAFT, DATA = "echelon.yaml", "ground_truth.jsonl"
 WORKFLOW = ".github/workflows/echelon.yml"
@@ -331,6 +332,8 @@ def _title(wishes: Wishes, truth: GroundTruth | None) -> str:
 
 def _construct_lines(wishes: Wishes, truth: GroundTruth) -> str | None:
     """Return the lines that name the construct; None for that of the recipe."""
+    asked = default_prompt(json.loads(truth.lines.partition(b"\n")[0])["input_data"])
+    read = default_answer(truth.answers, truth.frequent)
     match wishes.construct:
         case "python":
             return None
@@ -338,12 +341,12 @@ def _construct_lines(wishes: Wishes, truth: GroundTruth) -> str | None:
             return "construct: [node, solution.mjs]"
         case "command":
             argv = shlex.split(wishes.command or "")
-            return _entry("command", argv, {"prompt": _asked(truth), "answer": _read(truth)})
+            return _entry("command", argv, {"prompt": asked, "answer": read})
         case "openai":
             key = {} if wishes.key_env is None else {"key_env": wishes.key_env}
-            prompt = f"{_instruction(truth)}\n\n{_asked(truth)}"
+            prompt = f"{_instruction(truth)}\n\n{asked}"
             model = {"model": wishes.model, "prompt": prompt, "parameters": {"temperature": 0}}
-            return _entry("openai", wishes.url, {**model, "answer": _read(truth), **key})
+            return _entry("openai", wishes.url, {**model, "answer": read, **key})
         case "http":
             place = f"  endpoint: {json.dumps(wishes.url)}\n  version: "
             return f"construct:\n  adapter: http\n{place}{json.dumps(wishes.version)}"
@@ -360,20 +363,6 @@ def _entry(adapter: str, place: object, settings: Mapping[str, object]) -> str:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _asked(truth: GroundTruth) -> str:
-    """Return the placeholder for what is asked: the only member of the input, or all of it."""
-    names = [*json.loads(truth.lines.partition(b"\n")[0])["input_data"]]
-    return f"{{{{{json_pointer(names[0])}}}}}" if len(names) == 1 else "{{}}"
-
-
-def _read(truth: GroundTruth) -> JsonObject:
-    """Return how an answer is read: a text as it is, anything else as JSON."""
-    if len(truth.answers) > 1:
-        return {"from": "json"}
-    (name,) = truth.answers
-    return {"from": "text" if isinstance(truth.frequent[name], str) else "json", "field": name}
 
 
 def _instruction(truth: GroundTruth) -> str:

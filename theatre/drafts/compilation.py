@@ -27,6 +27,12 @@ DEFAULT_SCORER = "exact_match"
 DEFAULT_SOURCE = "CUSTOM"
 
 _OF_A_MEASURE = ("scorer", "answer", "weight", "qualification")
+_MODEL = re.compile(r"(openai|anthropic):([^@]+)(?:@(https?://.+))?")
+_PROVIDERS: Mapping[str, tuple[str, str]] = {
+    "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "anthropic": ("https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+}
+"""Where each provider is, and the variable of its key, where a draft names a model alone."""
 _CALLABLE = re.compile(r"[A-Za-z_][\w./]*?(\.py)?:[A-Za-z_]\w*")
 _LONGEST_CRITERION = 32
 _ID_LETTERS = 8
@@ -97,8 +103,8 @@ def _missing(draft: JsonObject) -> Iterator[SchemaViolation]:
         yield SchemaViolation(
             "",
             "draft-construct",
-            "expected construct, got none: module:name of a Python function, a URL, or a list "
-            "with the arguments of a program",
+            "expected construct, got none: module:name of a Python function, a URL, "
+            "openai:MODEL@URL, or a list with the arguments of a program",
         )
     if "data" not in draft:
         yield SchemaViolation(
@@ -112,8 +118,8 @@ def _unknown_constructs(draft: JsonObject) -> Iterator[SchemaViolation]:
             yield SchemaViolation(
                 pointer,
                 "draft-construct",
-                f"expected module:name of a Python function, an http(s) URL, construct:<id>, or a "
-                f"list with the arguments of a program; got {written!r:.80}",
+                f"expected module:name of a Python function, an http(s) URL, openai:MODEL@URL, "
+                f"construct:<id>, or a list with the arguments of a program; got {written!r:.80}",
             )
 
 
@@ -188,7 +194,7 @@ def _subject(written: JsonValue) -> _Subject:
     settings = entry.get("settings", {})
     named = settings.get("tool", settings.get("model"))
     if isinstance(named, str):
-        guessed = re.sub(r"[^A-Za-z0-9_-]+", "_", named).strip("_")[:64] or guessed
+        guessed = _id_of(named) or guessed
     return _Subject(
         construct_id=entry.get("id", guessed),
         adapter_type=entry["adapter"],
@@ -198,8 +204,21 @@ def _subject(written: JsonValue) -> _Subject:
     )
 
 
+def _id_of(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:64]
+
+
 def _read_text(written: str) -> _Subject | None:
     """Return what a text stands for; None where it is none of the forms."""
+    if found := _MODEL.fullmatch(written):
+        kind, model, place = found.groups()
+        own, key = _PROVIDERS[kind]
+        return _Subject(
+            construct_id=_id_of(model) or kind,
+            adapter_type=kind,
+            place=place or own,
+            settings={"model": model, **({} if place else {"key_env": key})},
+        )
     scheme, _, rest = written.partition(":")
     if scheme in {"http", "https"}:
         host = urlsplit(written).hostname or "service"

@@ -12,10 +12,11 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from theatre.drafts.asking import ASKED_ADAPTERS, default_answer, default_prompt
 from theatre.drafts.compilation import compile_draft, merge, nearest
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import TheatreError
-from theatre.engine.models import Scorer
+from theatre.engine.models import GroundTruthEpisode, Scorer, read_episodes
 from theatre.engine.schema_registry import SchemaViolation, json_pointer
 from theatre.engine.scoring.measure_policy import Qualification
 from theatre.engine.templates import ProductTheatreTemplate, read_template
@@ -59,6 +60,7 @@ def resolve_draft(
     """
     problems: list[SchemaViolation] = []
     document = _with_tools(compile_draft(draft, scorers), find_tools, problems)
+    document = _with_asking(document, draft, datasets)
     view = _product_view(document)
     if view is None:
         return PinnedDraft(document=document)
@@ -130,6 +132,43 @@ def _with_tools(
             found = {"construct_endpoints": {endpoint.construct_id: found}}
         document = merge(document, {"product_theatre_config": found})
     return document
+
+
+def _with_asking(document: JsonObject, draft: JsonObject, datasets: DatasetRoots) -> JsonObject:
+    """Return a template with what is asked, and how the answer is read, where the draft is silent.
+
+    Both follow from the first episode. In a chain a construct answers another one, so there the
+    adapter's own defaults hold.
+    """
+    view = _product_view(document)
+    config = None if view is None else view.product_theatre_config
+    if config is None or config.adapter_type not in ASKED_ADAPTERS or config.construct_chain:
+        return document
+    first = _first_episode(config.replay_data_path, datasets)
+    if {"prompt", "answer"} <= config.adapter_settings.keys() or first is None:
+        return document
+    answer = draft.get("answer", "")
+    paths: Any = answer if isinstance(answer, dict) else {"field": answer}
+    # A dotted path leads into an object, and that is JSON.
+    fields = [one for one in (paths["field"],) if one and "." not in one]
+    expected = (first.expected_output or {}).get(paths.get("expected", paths["field"]))
+    asked: JsonObject = {
+        "prompt": default_prompt(first.input_data),
+        "answer": default_answer(fields, dict.fromkeys(fields, expected)),
+        **config.adapter_settings,
+    }
+    return merge(document, {"product_theatre_config": {"adapter_settings": asked}})
+
+
+def _first_episode(path: str | None, datasets: DatasetRoots) -> GroundTruthEpisode | None:
+    """Return the first episode; None where it cannot be had, as other rules say."""
+    if path is None:
+        return None
+    try:
+        with contextlib.closing(DatasetFile(datasets.find(path))) as file:
+            return next(read_episodes(file.lines()), None)
+    except TheatreError:
+        return None
 
 
 def _tool_hash(

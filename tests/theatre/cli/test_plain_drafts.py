@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.theatre.cli.plain_constructs import DOUBLER, TOOL_SERVER, tool_server
+from tests.theatre.cli.plain_constructs import DOUBLER, TOOL_SERVER, openai_server, tool_server
 from tests.theatre.forked_echelon import forked
-from theatre.engine.canonical_json import JsonObject
+from tests.theatre.oracles.loopback import serving
+from theatre.engine.canonical_json import JsonObject, JsonValue
 
 IMAGE = f"registry.example/twice@sha256:{'9f' * 32}"
 URL = "http://127.0.0.1:9/v1"
@@ -51,7 +52,7 @@ def echelon(folder: Path, *arguments: str) -> Any:  # noqa: ANN401  # any JSON
     return json.loads(ended.stdout)
 
 
-def project(folder: Path, construct: JsonObject) -> None:
+def project(folder: Path, construct: JsonValue) -> None:
     draft = {"construct": construct, "data": "numbers.jsonl", "answer": "result"}
     (folder / "echelon.yaml").write_text(json.dumps(draft), encoding="utf-8")
     rows = (
@@ -69,7 +70,7 @@ def project(folder: Path, construct: JsonObject) -> None:
     (folder / "tool_server.py").write_text(TOOL_SERVER, encoding="utf-8")
 
 
-def pinned(folder: Path, construct: JsonObject) -> Any:  # noqa: ANN401  # any JSON
+def pinned(folder: Path, construct: JsonValue) -> Any:  # noqa: ANN401  # any JSON
     """Pin, validate, and return the template."""
     project(folder, construct)
     echelon(folder, "pin")
@@ -94,6 +95,25 @@ def test_a_command_of_a_draft_runs(tmp_path: Path) -> None:
     project(tmp_path, CONSTRUCTS["command"])
     report = echelon(tmp_path, "run")
     assert (report["outcome"], report["scores"]) == ("certified", {"right_result": 1})
+
+
+def test_a_model_in_one_line_pins_what_its_data_say_and_runs(tmp_path: Path) -> None:
+    say = openai_server(lambda asked: str(2 * int(asked)), key=None)
+    with serving(say) as server:
+        place = f"http://127.0.0.1:{server.port}/v1"
+        config = pinned(tmp_path, f"openai:small-1@{place}")["product_theatre_config"]
+        assert config["adapter_settings"] == {
+            "model": "small-1",
+            "prompt": "{{/number}}",
+            "answer": {"from": "json", "field": "result"},
+        }
+        report = echelon(tmp_path, "run")
+    assert (report["outcome"], report["scores"]) == ("certified", {"right_result": 1})
+    # What a draft says itself stays so.
+    asked: JsonObject = {"model": "small-1", "prompt": "Double {{/number}}."}
+    said: JsonObject = {"adapter": "openai", "endpoint": URL, "settings": asked}
+    settings = pinned(tmp_path, said)["product_theatre_config"]["adapter_settings"]
+    assert settings == asked | {"answer": {"from": "json", "field": "result"}}
 
 
 def test_a_tool_is_looked_up_when_it_is_pinned(tmp_path: Path) -> None:
