@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -241,45 +241,48 @@ BEST_LENGTH = 102
 
 def by_length(row: Any, _: int) -> float:  # noqa: ANN401
     """Go by how long a claim is alone, at the length that tells most of the labelled set."""
-    claims = read_labelled_files([FOLDER]).claims
-    return float(len(claims[row.claim_id]) > BEST_LENGTH)
+    return float(len(shipped_claims()[row.claim_id]) > BEST_LENGTH)
 
 
-LIARS: dict[str, tuple[JsonObject, str]] = {
-    "supports all": (qualification(lambda *_: 1.0), WEAK),
-    "refuses all": (qualification(lambda *_: 0.0), WEAK),
-    "flips": (qualification(lambda row, _: float(not row.is_true)), WEAK),
-    "a coin": (qualification(lambda _, place: float(place * 7 % 5 > 2)), WEAK),
-    "copies the last label": (qualification(last_label()), WEAK),
-    "reads lengths": (qualification(by_length), WEAK),
-    "says nothing usable": (qualification(lambda *_: None), WEAK),
+LIARS: dict[str, tuple[Callable[[], JsonObject], str]] = {
+    "supports all": (partial(qualification, lambda *_: 1.0), WEAK),
+    "refuses all": (partial(qualification, lambda *_: 0.0), WEAK),
+    "flips": (partial(qualification, lambda row, _: float(not row.is_true)), WEAK),
+    "a coin": (partial(qualification, lambda _, place: float(place * 7 % 5 > 2)), WEAK),
+    "copies the last label": (partial(qualification, last_label()), WEAK),
+    "reads lengths": (partial(qualification, by_length), WEAK),
+    "says nothing usable": (partial(qualification, lambda *_: None), WEAK),
     "right at 0.78, not surely": (
-        qualification(lambda row, place: float(row.is_true is (place % 100 < 78))), WEAK),
-    "half of the rows": (qualification(keep=lambda row: row.claim_id < "b"), UNKNOWN),
+        partial(qualification, lambda row, place: float(row.is_true is (place % 100 < 78))), WEAK),
+    "half of the rows": (partial(qualification, keep=lambda row: row.claim_id < "b"), UNKNOWN),
     "without its errors": (
-        qualification(lambda row, _: float(row.is_true), keep=lambda row: row.kind != "negation"),
+        partial(
+            qualification,
+            lambda row, _: float(row.is_true),
+            keep=lambda row: row.kind != "negation"),
         UNKNOWN),
-    "claims of its own": (qualification(texts_sha256="0" * 64), UNKNOWN),
-    "another model": (qualification(scorer="yours"), OTHER + "scorer"),
-    "another version": (qualification(version="2"), OTHER + "version"),
+    "claims of its own": (partial(qualification, texts_sha256="0" * 64), UNKNOWN),
+    "another model": (partial(qualification, scorer="yours"), OTHER + "scorer"),
+    "another version": (partial(qualification, version="2"), OTHER + "version"),
     "other terms": (
-        qualification(params=PARAMS | {"terms": ["blue"]}),
+        partial(qualification, params=PARAMS | {"terms": ["blue"]}),
         OTHER + "terms"),
     "a member more": (
-        qualification(params=PARAMS | {"case": True}),
+        partial(qualification, params=PARAMS | {"case": True}),
         OTHER + "case"),
     "held against an expectation": (
-        qualification(params=PARAMS | {"expected": "a"}),
+        partial(qualification, params=PARAMS | {"expected": "a"}),
         OTHER + "expected"),
     "a threshold that suits": (
-        qualification(threshold=0.01), "mine: qualified with another threshold than 0.5"),
+        partial(qualification, threshold=0.01), "mine: qualified with another threshold than 0.5"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("made", "reason"), LIARS.values(), ids=LIARS)
+@pytest.mark.parametrize(("make", "reason"), LIARS.values(), ids=LIARS)
 def test_no_liar_carries_a_tier_by_a_qualification(
-    home: Path, made: JsonObject, reason: str
+    home: Path, make: Callable[[], JsonObject], reason: str
 ) -> None:
+    made = make()
     assert reasons(signed(made, home), template(made)) == (reason, reason)
 
 
