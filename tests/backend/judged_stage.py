@@ -16,8 +16,12 @@ from backend.settings import Settings
 from tests.backend.databases import Database
 from tests.backend.sums_stage import SumsStage, sums_stage
 from tests.theatre.conftest import CONSTRUCT_ID
+from tests.theatre.debate.debates import a_debate
 from tests.theatre.verification.messages_server import KEY
+from theatre.debate.judge.questions import RUBRICS
+from theatre.debate.judge.scorer import SCORER as DEBATE_JUDGE
 from theatre.engine.canonical_json import JsonObject
+from theatre.judging.panel import panel_of
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version, program_of
 from theatre.verification.judge.scorer import SCORER, committed_judge
 
@@ -68,6 +72,26 @@ def judged_stage(folder: Path, count: int, *, provider: str = "anthropic") -> Su
     }
     template["scorer_pins"] = {SCORER.name: SCORER.version}
     return replace(stage, template=template)
+
+
+def debated_stage(folder: Path, count: int) -> SumsStage:
+    """Write a construct that answers with a debate of three turns, which two judges judge."""
+    stage = judged_stage(folder, count)
+    program = folder / "construct" / "main.py"
+    source = program.read_text().replace('str(sum(asked["numbers"]))', repr(a_debate()))
+    program.write_text(source)
+    template: Any = stage.template
+    construct = program_of(
+        ConstructRegistry.load(folder / "constructs.toml").find_registered(CONSTRUCT_ID)
+    )
+    template["version_pins"]["constructs"][CONSTRUCT_ID] = construct_version(construct)
+    judges = [RUBRICS.committed(model, temperature=None) for model in ("a-model", "another")]
+    panel = panel_of(judges, "mean")
+    params: JsonObject = {"field": "sum", "figure": "validity", "panel": panel}
+    entry: JsonObject = {"scorer": DEBATE_JUDGE.name, "params": params}
+    template["scoring"]["criteria_scorers"] = {"addition": entry}
+    template["scorer_pins"] = {DEBATE_JUDGE.name: DEBATE_JUDGE.version}
+    return stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

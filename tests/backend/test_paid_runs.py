@@ -19,6 +19,7 @@ from tests.backend.databases import Database
 from tests.backend.judged_stage import (
     USED,
     Treasury,
+    debated_stage,
     judge_settings,
     judged_stage,
     most,
@@ -26,6 +27,8 @@ from tests.backend.judged_stage import (
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage
 from tests.backend.test_theatre_bridge import bundle_of, committed, run
+from tests.theatre.debate.debates import a_debate
+from tests.theatre.debate.judged_debates import by_tags, verdicts
 from tests.theatre.oracles.loopback import Received, serving
 from tests.theatre.runs import checked
 from tests.theatre.verification.messages_server import KEY, MessagesService, reading
@@ -63,9 +66,10 @@ def court(
     provider: str = "anthropic",
     judge: MessagesService | None = None,
     clock: Clock = now,
+    stage: SumsStage | None = None,
     **changes: Any,  # noqa: ANN401 - settings
 ) -> Iterator[Court]:
-    stage = judged_stage(tmp_path / "stage", EPISODES, provider=provider)
+    stage = stage or judged_stage(tmp_path / "stage", EPISODES, provider=provider)
     asked = judge or MessagesService(reading, provider=provider)
     with serving(asked.respond) as server:
         judges = judge_settings(provider, f"http://127.0.0.1:{server.port}")
@@ -107,6 +111,22 @@ def test_a_judged_run_is_certified_checked_and_paid_at_the_operators_prices(
             f'theatre_judge_spent_total{{unit="micros"}} {spent}.0'
             in at.ada.get("/metrics").body.decode()
         )
+
+
+def test_each_judge_of_a_debate_is_paid_for_each_turn(database: Database, tmp_path: Path) -> None:
+    stage = debated_stage(tmp_path / "stage", 2)
+    judge = MessagesService(by_tags, by_model={"another": lambda _: verdicts()})
+    with court(database, tmp_path, judge=judge, stage=stage) as at:
+        at.treasury.allow("ada", 10**7)
+        path = committed(at.ada, stage.template)
+        theatre = run(at.ada, path).document
+        assert (theatre["state"], theatre["outcome"]) == ("ARCHIVED", "certified"), theatre
+        calls = 2 * 2 * len(a_debate()["turns"])
+        assert (at.asked(), len(at.treasury.calls())) == (calls, calls)
+        assert at.treasury.balance()["spent"] == calls * USED
+        certificate = json.loads((bundle_of(at.home, path) / "certificate.json").read_bytes())
+        assert certificate["scores"] == {"addition": 0.5}
+        assert certificate["verification_tier"] == "UNVERIFIED"
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
-from theatre.api.judge import PROVIDERS, open_model
+from theatre.api.judge import PROVIDERS, committed_by, open_judges
 from theatre.api.named_files import read_file
 from theatre.api.workspace import Workspace
 from theatre.cli.debate_plots import debate_pictures
@@ -22,6 +21,7 @@ from theatre.cli.exits import (
     json_option,
     print_document,
 )
+from theatre.cli.judge_options import JudgeChoice
 from theatre.cli.pictures import write_pictures
 from theatre.debate.errors import InvalidDebateError, JudgementRecordError
 from theatre.debate.evaluators import EVALUATORS, NAMES, RAUDIT
@@ -40,6 +40,7 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import SchemaRegistry
+from theatre.judging.panel import SPLITS, panel_of
 
 if TYPE_CHECKING:
     from theatre.providers.client import ProviderKind
@@ -97,8 +98,18 @@ def validate(files: tuple[Path, ...], *, lenient: bool, as_json: bool) -> None:
 )
 @click.option(
     "--model",
-    help="The language model that is asked where the evaluator is judge.  "
+    "--judge-model",
+    "models",
+    multiple=True,
+    metavar="[PROVIDER:]MODEL",
+    help="The language model that is asked where the evaluator is judge; several are a panel.  "
     f"[default: {PROVIDERS['anthropic'].model} of anthropic]",
+)
+@click.option(
+    "--judge-split",
+    "split",
+    type=click.Choice(SPLITS),
+    help="What a figure of a turn comes to where the judges of a panel differ.",
 )
 @click.option(
     "--recorded",
@@ -119,7 +130,8 @@ def evaluate(
     names: tuple[str, ...],
     truths: tuple[str, ...],
     kind: ProviderKind,
-    model: str | None,
+    models: tuple[str, ...],
+    split: str | None,
     record: Path | None,
 ) -> None:
     """Print what evaluators find in ARTEFACT, as JSON. They see form and words, never truth.
@@ -139,7 +151,8 @@ def evaluate(
         if record is not None:
             results.append(_replay(read, record))
         else:
-            results.append(asyncio.run(_judge(read, kind, _named(kind, model))))
+            chosen_by = JudgeChoice(judge=kind, models=models, split=split, repeats=1)
+            results.append(asyncio.run(_judge(read, chosen_by)))
     print_document({"artefact_sha256": read.sha256, "results": results})
 
 
@@ -179,23 +192,21 @@ def plot(artefact: Path, *, folder: Path) -> None:
         echo(str(path))
 
 
-def _named(kind: ProviderKind, model: str | None) -> str:
-    found = model or PROVIDERS[kind].model
-    if found is None:
-        raise click.UsageError(f"expected --model with --provider {kind}, got none")
-    return found
+async def _judge(artefact: DebateArtefact, chosen: JudgeChoice) -> JsonObject:
+    """Return what the chosen models find, asked now, one call a turn and one before.
 
-
-async def _judge(artefact: DebateArtefact, kind: ProviderKind, model: str) -> JsonObject:
-    """Return what `model` finds, asked now, one call a turn and one before.
-
-    Raises JudgeUnavailableError where there is no key, or the model does not answer.
+    Raises JudgeUnavailableError where there is no key, or a model does not answer.
     """
-    async with open_model(Workspace.from_environment(), kind) as asked:
-        calls = min(MAX_TURNS, len(artefact.debate.turns))
-        click.echo(f"note: {model} judges: {calls} calls, one a turn", err=True)
-        temperature = await asked.probe_temperature(partial(judge.probe, kind, model))
-        terms = RUBRICS.committed(model, temperature=temperature, provider=kind)
+    workspace, named = Workspace.from_environment(), chosen.named()
+    calls = min(MAX_TURNS, len(artefact.debate.turns))
+    names = " and ".join(model for _, model in named)
+    click.echo(f"note: {names} judges: {calls * len(named)} calls, one a turn", err=True)
+    judges = [
+        await committed_by(RUBRICS, judge.probe, kind, model, workspace=workspace)
+        for kind, model in named
+    ]
+    terms = judges[0] if chosen.split is None else panel_of(judges, chosen.split)
+    async with open_judges([{"panel": panel_of(judges, "")}], workspace) as asked:
         return await judge.evaluate(artefact, terms, asked)
 
 

@@ -82,7 +82,7 @@ class JudgeChoice:
         kind: ProviderKind = "openai" if self.judge == "openai" else AUTO_KIND
         usual = PROVIDERS[kind].model
         if not self.models and usual is None:
-            raise click.UsageError(f"expected --judge-model with --judge {kind}, got none")
+            raise click.UsageError(f"expected --judge-model for {kind}, got none")
         named = [_named(model, kind) for model in self.models or (cast("str", usual),)]
         self._require_panel(named)
         return named

@@ -18,14 +18,10 @@ from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
 from theatre.engine.scoring.arithmetic import rounded_number
 from theatre.engine.scoring.provider import at_path
 from theatre.judging.messages import answered_by
-from theatre.judging.panel import judges_of
+from theatre.judging.panel import NotMeasurableError, judges_of, repeats_of
 from theatre.verification.change_facts import change_facts
-from theatre.verification.judge.measures import (
-    NotMeasurableError,
-    claim_verdicts,
-    covered_changes,
-)
-from theatre.verification.judge.scorer import SCORER, Measured, repeat_passes, repeats_of
+from theatre.verification.judge.measures import claim_verdicts, covered_changes
+from theatre.verification.judge.scorer import SCORER, Measured, repeat_passes
 from theatre.verification.lexical import (
     PRECISION,
     RECALL,

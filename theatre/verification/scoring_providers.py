@@ -16,9 +16,9 @@ from theatre.engine.models import ANSWER, Scorer
 from theatre.engine.rlmf_export import SealedBundle, judgements_of
 from theatre.engine.scoring.provider import at_path
 from theatre.judging.panel import judges_of, panel_of, split_of
-from theatre.verification.judge.agreement import COMPUTATION as JUDGE_AGREEMENT
 from theatre.verification.judge.control_errors import COMPUTATION as CONTROL_ERRORS
 from theatre.verification.judge.questions import METHODOLOGY
+from theatre.verification.judge.scorer import AGREEMENT as JUDGE_AGREEMENT
 from theatre.verification.judge.scorer import SCORER
 from theatre.verification.judge.second_opinion import BEYOND, COMPUTATION
 from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeVar
 
 from theatre.debate.blind import blind
 from theatre.debate.evaluators import Evaluation
@@ -16,6 +16,7 @@ from theatre.engine.canonical_json import JsonObject
 Rule = Callable[[dict[str, Any]], Any]
 """From what a judge is shown to its verdicts, or to the whole of what is recorded as answer."""
 
+ResultT = TypeVar("ResultT")
 CONFIG = RUBRICS.committed("m", temperature=None)
 
 
@@ -33,22 +34,30 @@ def by_tags(data: dict[str, Any]) -> dict[str, Any]:
 
 def judged(debate: Debate, rule: Rule) -> tuple[Evaluation, list[JsonObject]]:
     """Return the result by a judge that is asked for real, and the exchanges."""
-    asking, exchanges = judgement(blind(debate), CONFIG), list[JsonObject]()
+    return answered(judgement(blind(debate), CONFIG), {"m": rule})
+
+
+def answered(
+    asking: Generator[JsonObject, JsonObject, ResultT], rules: Mapping[str, Rule]
+) -> tuple[ResultT, list[JsonObject]]:
+    """Return what comes of it where each model answers by its rule, and the exchanges."""
+    exchanges = list[JsonObject]()
     try:
         request = next(asking)
         while True:
-            answer = _answer(request, rule)
+            answer = _answer(request, rules)
             exchanges.append({"request": request, "answer": answer})
             request = asking.send(answer)
     except StopIteration as ended:
         return ended.value, exchanges
 
 
-def _answer(request: JsonObject, rule: Rule) -> JsonObject:
+def _answer(request: JsonObject, rules: Mapping[str, Rule]) -> JsonObject:
     messages: Any = request["messages"]
-    said = rule(json.loads(messages[0]["content"]))
+    model = str(request["model"])
+    said = rules[model](json.loads(messages[0]["content"]))
     if isinstance(said, dict) and "body" in said:
         return said
     content = [{"type": "text", "text": json.dumps(said)}]
-    body = {"model": "m", "stop_reason": "end_turn", "content": content}
+    body = {"model": model, "stop_reason": "end_turn", "content": content}
     return {"reason": None, "body": json.dumps(body)}

@@ -75,19 +75,6 @@ def test_a_model_is_asked_about_each_turn_and_the_record_comes_to_the_same(tmp_p
     assert (offline.code, offline.stdout) == (0, answer.stdout), offline.stderr
 
 
-def test_a_judge_of_another_provider_is_asked_in_its_form_and_replayed(tmp_path: Path) -> None:
-    service = MessagesService(by_tags, provider="openai")
-    unnamed = asked(tmp_path, service, "--provider", "openai")
-    assert (unnamed.code, "expected --model with --provider openai" in unnamed.stderr) == (2, True)
-    answer = asked(tmp_path, service, "--provider", "openai", "--model", "a-local-model")
-    assert answer.code == 0, answer.stderr
-    (result,) = answer.document["results"]
-    assert (result["config"]["provider"], len(service.requests)) == ("openai", 3)
-    assert result["summary"]["models"] == {"a-local-model": 2}
-    offline = again(tmp_path, kept(tmp_path, answer.document))
-    assert (offline.code, offline.stdout) == (0, answer.stdout), offline.stderr
-
-
 def test_a_judge_stands_beside_the_others_and_never_runs_unasked(tmp_path: Path) -> None:
     beside = asked(tmp_path, MessagesService(by_tags), "--evaluator", "crit")
     assert [one["evaluator"] for one in beside.document["results"]] == ["crit_struct/1", "judge/1"]

@@ -19,6 +19,8 @@ from tests.theatre.scorers.scoring_cases import HOSTILE_JSON, case_of
 from theatre.debate.episodes.fault_scorer import SCORER as PLANTED_FAULTS
 from theatre.debate.episodes.quality_scorer import SCORER as DEBATE_QUALITY
 from theatre.debate.episodes.transition_scorer import SCORER as DEBATE_TRANSITIONS
+from theatre.debate.judge.questions import RUBRICS
+from theatre.debate.judge.scorer import SCORER as DEBATE_JUDGE
 from theatre.engine.bundle_check.arithmetic import SCORER_KINDS
 from theatre.engine.bundle_check.bundle_reader import WITHOUT_TRUTH
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -52,6 +54,7 @@ CHECKOUT = Path(__file__).parents[3]
 SHIPPED = {
     "brier": BRIER,
     "contains_terms": CONTAINS_TERMS,
+    "debate_judge": DEBATE_JUDGE,
     "debate_quality": DEBATE_QUALITY,
     "debate_transitions": DEBATE_TRANSITIONS,
     "exact_match": EXACT_MATCH,
@@ -75,6 +78,11 @@ SHIPPED = {
 }
 OWN_PARAMS: dict[str, JsonObject] = {
     "contains_terms": {"field": "result", "terms": ["red"]},
+    "debate_judge": {
+        "field": "result",
+        "figure": "validity",
+        "judge": RUBRICS.committed("a-model", temperature=0),
+    },
     "debate_quality": {"evidence": "as_of", "field": "result", "measure": "gamma"},
     "debate_transitions": {"expected": "gold:label", "measure": "net_effect"},
     "freshness_decay": {"field": "result", "reference": "as_of", "half_life_seconds": 1},

@@ -17,8 +17,13 @@ from theatre.engine.models import ScoringCase, replay_judgement
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring.ratings import interval_alpha
 from theatre.judging.panel import SPLITS, SplitError, panel_of, settle
-from theatre.verification.judge.agreement import COMPUTATION
-from theatre.verification.judge.scorer import SCORER, committed_judge, judgement, panel_votes
+from theatre.verification.judge.scorer import (
+    AGREEMENT,
+    SCORER,
+    committed_judge,
+    judgement,
+    panel_votes,
+)
 
 Rule = Callable[[dict[str, Any]], Any]
 ZERO, HALF, ONE = Fraction(0), Fraction(1, 2), Fraction(1)
@@ -171,7 +176,7 @@ def test_agreement_is_alpha_over_the_items_that_all_judges_rated() -> None:
         if number < 3:
             votes += list(zip(*panel_votes(replace(given, exchanges=exchanges)), strict=True))
     scorers = {"precision": {"scorer": "llm_judge", "params": given.params}}
-    found: Any = COMPUTATION.compute(lines, {"criteria_scorers": cast("JsonObject", scorers)})
+    found: Any = AGREEMENT.compute(lines, {"criteria_scorers": cast("JsonObject", scorers)})
     one = found["criteria"]["precision"]
     alpha = interval_alpha([list(item) for item in votes])
     assert one["agreement"]["value"] == pytest.approx(float(cast("Fraction", alpha)), abs=1e-9)

@@ -45,6 +45,7 @@ KINDS: Final = {"exact", "textual", "judged"}
 SCORER_KINDS: Final = {
     "brier": "exact",
     "contains_terms": "textual",
+    "debate_judge": "judged",
     "debate_quality": "textual",
     "debate_transitions": "exact",
     "exact_match": "exact",

@@ -52,6 +52,7 @@ from theatre.engine.bundle_check.plain_records import (
 
 WITHOUT_TRUTH: Final = {
     "contains_terms",
+    "debate_judge",
     "debate_quality",
     "freshness_decay",
     "harness_score",

@@ -435,16 +435,17 @@ const EXACT = [
   "hash_chain", "json_schema", "label_accuracy", "numeric_tolerance", "planted_faults",
   "record_completeness", "set_f1", "text_match", "timestamp_order",
 ];
+const JUDGED = ["debate_judge", "llm_judge"];
 const WITHOUT_TRUTH = [
-  "contains_terms", "debate_quality", "freshness_decay", "harness_score", "json_schema",
-  "lexical_precision", "llm_judge", "record_completeness", "timestamp_order",
+  ...JUDGED, "contains_terms", "debate_quality", "freshness_decay", "harness_score", "json_schema",
+  "lexical_precision", "record_completeness", "timestamp_order",
 ];
 
 /** What a scorer's scores rest on: of shipped ones by the table, of others as stated. */
 function kindOf(scorer, stated) {
   if (TEXTUAL.includes(scorer)) return "textual";
   if (EXACT.includes(scorer)) return "exact";
-  if (scorer === "llm_judge") return "judged";
+  if (JUDGED.includes(scorer)) return "judged";
   const own = stated[scorer];
   return ["exact", "textual", "judged"].includes(own) ? own : "textual";
 }

@@ -24,12 +24,12 @@ from theatre.engine.scoring.corrections import (
 from theatre.engine.scoring.differences import Tally, share_of_pairs
 from theatre.engine.scoring.measure_policy import THRESHOLD
 from theatre.engine.scoring.run_controls import RATES, RECOGNISABLE, are_apart
-from theatre.judging.panel import SplitError
+from theatre.judging.panel import NotMeasurableError, SplitError
+from theatre.judging.recorded import judged_cases, judging_computation
 from theatre.verification.judge.controls import LABELLED, PLANTED, AnsweredControl
-from theatre.verification.judge.measures import NotMeasurableError, verdicts_with_controls
+from theatre.verification.judge.measures import verdicts_with_controls
 from theatre.verification.judge.recognition import recognised
-from theatre.verification.judge.scorer import repeat_passes, settled_item
-from theatre.verification.judge.second_opinion import judged_cases, judging_computation
+from theatre.verification.judge.scorer import SCORER, repeat_passes, settled_item
 
 _NO_SKILL: Final = 1.0
 """The sum of sensitivity and specificity of a judge that does not look at the claim."""
@@ -45,7 +45,7 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
     for the certificate.
     """
     found = {name: _Controls() for name in cast("JsonObject", params["criteria_scorers"])}
-    for criterion, episode_id, case in judged_cases(lines, params):
+    for criterion, episode_id, case in judged_cases(lines, params, SCORER):
         found[criterion].add(case, episode_id)
     criteria = {criterion: controls.as_document() for criterion, controls in found.items()}
     return {

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json
 from theatre.engine.models import ScoringCase
 from theatre.engine.scoring.provider import at_path
+from theatre.judging.panel import NotMeasurableError, Votes
 from theatre.judging.rubrics import Asking, ordered
 from theatre.verification.judge.controls import AnsweredControl, ControlPlan, plan_controls
 from theatre.verification.judge.questions import RUBRICS, Change, change_of, read_change
@@ -33,11 +34,7 @@ _CHANGE_CHARACTERS = 500
 _REPLY_SCORES = {"right": Fraction(1), "partly": Fraction(1, 2), "wrong": Fraction(0)}
 
 
-class NotMeasurableError(Exception):
-    """A judge gave no usable answer, or the dataset holds nothing to ask about."""
-
-
-Measure: TypeAlias = Asking[list[Fraction] | None]
+Measure: TypeAlias = Asking[Votes]
 """Comes to the votes of one judge, from 0 to 1, item by item; None where there is none to rate."""
 
 

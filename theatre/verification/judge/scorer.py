@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice
 from typing import TypeAlias, TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, replay_judgement
+from theatre.judging.agreement import agreement_computation
 from theatre.judging.messages import ANTHROPIC
-from theatre.judging.panel import SplitError, judges_of, panel_schema, settle, split_of
+from theatre.judging.panel import (
+    NotMeasurableError,
+    SplitError,
+    Votes,
+    mean_of,
+    panel_passes,
+    panel_schema,
+    panel_score,
+    settle,
+    split_of,
+    votes_of,
+)
 from theatre.judging.rubrics import Asking
-from theatre.verification.judge.measures import MEASURES, NotMeasurableError
+from theatre.verification.judge.measures import MEASURES
 from theatre.verification.judge.questions import RUBRICS
 from theatre.verification.labelled_claims import SHIPPED_SHA256
 from theatre.verification.lexical import UNMEASURABLE
@@ -32,7 +43,7 @@ def judgement(case: ScoringCase) -> Judgement:
     """
     try:
         passes = yield from _passes(case, MEASURES[cast("str", case.params["measure"])])
-        return _score(case, _votes(case, passes))
+        return panel_score(case.params, passes)
     except (NotMeasurableError, SplitError):
         return UNMEASURABLE
 
@@ -48,16 +59,16 @@ def pass_scores(case: ScoringCase) -> list[Fraction]:
     Raises as `repeat_passes`.
     """
     passes = repeat_passes(case, MEASURES[cast("str", case.params["measure"])])
-    return [_mean(votes) for votes in passes if votes is not None]
+    return [mean_of(votes) for votes in passes if votes is not None]
 
 
-def panel_votes(case: ScoringCase) -> list[list[Fraction] | None]:
+def panel_votes(case: ScoringCase) -> list[Votes]:
     """Return each judge's votes on the items of an answer; None of one that had none to rate.
 
     Raises as `repeat_passes`.
     """
     passes = repeat_passes(case, MEASURES[cast("str", case.params["measure"])])
-    return _votes(case, passes)
+    return votes_of(case.params, passes)
 
 
 def repeat_passes(case: ScoringCase, measure: Measured[ResultT]) -> list[ResultT]:
@@ -74,48 +85,15 @@ def settled_item(case: ScoringCase, said: Sequence[bool]) -> Fraction:
 
     SplitError where the rule of the panel leaves that open.
     """
-    votes = _votes(case, [[Fraction(one)] for one in said])
+    votes = votes_of(case.params, [[Fraction(one)] for one in said])
     return settle(split_of(case.params), [vote for given in votes if given for vote in given])
 
 
-def repeats_of(judge: JsonObject) -> int:
-    """Return how often a judge is asked about an answer."""
-    return int(cast("float", judge["repeats"]))
-
-
 def _passes(case: ScoringCase, measure: Measured[ResultT]) -> Asking[list[ResultT]]:
-    made = []
-    for place, judge in enumerate(judges_of(case.params)):
-        # Of a judge alone the orders stay what they were before there were panels.
-        base = f"{case.judge_seed}/judge {place}" if place else case.judge_seed
-        for number in range(repeats_of(judge)):
-            seed = f"{base}/{number}"
-            asked = replace(case, params={**case.params, "judge": judge}, judge_seed=seed)
-            made.append((yield from measure(asked)))
-    return made
+    def ask(judge: JsonObject, seed: str) -> Asking[ResultT]:
+        return measure(replace(case, params={**case.params, "judge": judge}, judge_seed=seed))
 
-
-def _votes(
-    case: ScoringCase, passes: Sequence[list[Fraction] | None]
-) -> list[list[Fraction] | None]:
-    rest, votes = iter(passes), list[list[Fraction] | None]()
-    for judge in judges_of(case.params):
-        rated = [one for one in islice(rest, repeats_of(judge)) if one is not None]
-        votes.append([_mean(item) for item in zip(*rated, strict=True)] if rated else None)
-    return votes
-
-
-def _score(case: ScoringCase, votes: Sequence[list[Fraction] | None]) -> float | None:
-    split, rated = split_of(case.params), [given for given in votes if given is not None]
-    # Whether there is anything to rate is itself a matter that judges can differ about.
-    if split == "unscored" and 0 < len(rated) < len(votes):
-        raise SplitError
-    items = [settle(split, item) for item in zip(*rated, strict=True)]
-    return float(_mean(items)) if items else None
-
-
-def _mean(values: Sequence[Fraction]) -> Fraction:
-    return sum(values, Fraction(0)) / len(values)
+    return panel_passes(case.params, case.judge_seed, ask)
 
 
 def committed_judge(
@@ -176,3 +154,5 @@ SCORER = Scorer(
     needs_expectation=False,
     judgement=judgement,
 )
+
+AGREEMENT = agreement_computation("judge_agreement", SCORER, panel_votes)

@@ -6,24 +6,23 @@ the judge was persuaded, or the words of the diff do not say what the change doe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, cast
+from typing import cast
 
-from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import (
     Computation,
-    GroundTruthEpisode,
-    InvocationStatus,
     Scored,
     ScorerKind,
     ScoringCase,
 )
-from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
+from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.scoring.arithmetic import NANO, rounded_number
 from theatre.engine.scoring.differences import mean_difference
 from theatre.judging.messages import answered_by
+from theatre.judging.recorded import answered_episodes
 from theatre.verification.judge.scorer import SCORER, pass_scores
 from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY
 
@@ -31,7 +30,6 @@ BEYOND = 0.25
 """The bound that a verification commits to."""
 
 _SCORERS = {scorer.name: scorer for scorer in (SCORER, PRECISION, RECALL, REPLY_ACCURACY)}
-_ANSWERED = frozenset({"scored", "unscored"})
 
 
 @dataclass(slots=True)
@@ -113,63 +111,6 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
         "flagged": [name for name, one in entry.items() if one["flagged"]],
         "models": dict(sorted(models.items())),
     }
-
-
-def answered_episodes(lines: Iterable[bytes]) -> Iterator[tuple[GroundTruthEpisode, EpisodeAnswer]]:
-    """Yield the episodes that were answered, with their answers, of lines of `episodes`."""
-    for number, line in enumerate(lines, start=1):
-        entry: dict[str, Any] = parse_object(line)
-        if entry["outcome"] in _ANSWERED:
-            episode = GroundTruthEpisode(
-                seq=number,
-                episode_id=entry["episode_id"],
-                input_data=entry["input_data"],
-                expected_output=entry["expected_output"],
-            )
-            yield (
-                episode,
-                EpisodeAnswer(
-                    status=InvocationStatus.SUCCESS,
-                    hops=entry["hops"],
-                    judgements=entry.get("judgements", {}),
-                    judge_seed=entry.get("judge_seed", ""),
-                ),
-            )
-
-
-def judged_cases(
-    lines: Iterable[bytes], params: JsonObject
-) -> Iterator[tuple[str, str, ScoringCase]]:
-    """Yield criterion, episode id and case of each answer that a criterion of `params` is about."""
-    chosen = cast("JsonObject", params["criteria_scorers"])
-    provider = TheatreScoringProvider(
-        {"criteria": {"criteria_ids": [*chosen]}, "scoring": {"criteria_scorers": chosen}},
-        {SCORER.name: SCORER},
-    )
-    for episode, answer in answered_episodes(lines):
-        for criterion in chosen:
-            case = provider.case(criterion, episode, answer)
-            if isinstance(case, ScoringCase):
-                yield criterion, episode.episode_id, case
-
-
-def judging_computation(
-    name: str, compute: Callable[[Iterable[bytes], JsonObject], JsonObject]
-) -> Computation:
-    """Return a computation over what `criteria_scorers`, its one parameter, had judges say."""
-    return Computation(
-        name=name,
-        version="1",
-        kind=ScorerKind.JUDGED,
-        params_schema={
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["criteria_scorers"],
-            "properties": {"criteria_scorers": {"type": "object", "minProperties": 1}},
-        },
-        compute=compute,
-    )
 
 
 def _mean(scores: Sequence[Fraction]) -> float | None:

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from theatre.debate.episodes.audit_trial import COMPUTATION as DEBATE_AUDIT_TRIAL
 from theatre.debate.episodes.control_effect import COMPUTATION as DEBATE_CONTROL_EFFECT
 from theatre.debate.episodes.decisions import COMPUTATION as DEBATE_DECISIONS
+from theatre.debate.judge.scorer import AGREEMENT as DEBATE_JUDGE_AGREEMENT
 from theatre.engine.errors import TheatreError
 from theatre.scorers import (
     ComputationRegistrationError,
@@ -24,8 +25,8 @@ from theatre.scorers.computations.chain_propagation import COMPUTATION as CHAIN_
 from theatre.scorers.computations.paired_answers import COMPUTATION as PAIRED_ANSWERS
 from theatre.scorers.computations.paired_separation import COMPUTATION as PAIRED_SEPARATION
 from theatre.scorers.computations.provenance_chain import COMPUTATION as PROVENANCE_CHAIN
-from theatre.verification.judge.agreement import COMPUTATION as JUDGE_AGREEMENT
 from theatre.verification.judge.control_errors import COMPUTATION as JUDGE_CONTROLS
+from theatre.verification.judge.scorer import AGREEMENT as JUDGE_AGREEMENT
 from theatre.verification.judge.second_opinion import COMPUTATION as SECOND_OPINION
 
 CHECKOUT = Path(__file__).parents[4]
@@ -34,6 +35,7 @@ SHIPPED = {
     "debate_audit_trial": DEBATE_AUDIT_TRIAL,
     "debate_control_effect": DEBATE_CONTROL_EFFECT,
     "debate_decisions": DEBATE_DECISIONS,
+    "debate_judge_agreement": DEBATE_JUDGE_AGREEMENT,
     "judge_agreement": JUDGE_AGREEMENT,
     "judge_controls": JUDGE_CONTROLS,
     "paired_answers": PAIRED_ANSWERS,
@@ -58,7 +60,9 @@ def test_the_project_registers_every_computation_module_that_it_has() -> None:
     modules = {
         ".".join(path.relative_to(CHECKOUT).with_suffix("").parts)
         for path in paths
-        if re.search(r"\nCOMPUTATION = \w*omputation\(", path.read_text(encoding="utf-8"))
+        if re.search(
+            r"\n(?:COMPUTATION|AGREEMENT) = \w*omputation\(", path.read_text(encoding="utf-8")
+        )
     }
     assert {value.partition(":")[0] for value in registered.values()} == modules
     entries = [entry(name, value) for name, value in registered.items()]
@@ -76,6 +80,7 @@ def test_the_documentation_names_each_computation_with_its_parameters() -> None:
         "debate_audit_trial": "-",
         "debate_control_effect": "-",
         "debate_decisions": "-",
+        "debate_judge_agreement": "`criteria_scorers`",
         "judge_agreement": "`criteria_scorers`",
         "judge_controls": "`criteria_scorers`",
         "paired_answers": "`twin`, `decision`, `right`",

@@ -1,20 +1,18 @@
-"""`judge_agreement`: how far the judges of a panel agree about the items that they all rated."""
+"""How far the judges of a panel agree about the items that they all rated."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import ScoringCase
+from theatre.engine.models import Computation, Scorer, ScoringCase
 from theatre.engine.scoring.arithmetic import rounded_number
 from theatre.engine.scoring.ratings import agreement
-from theatre.judging.panel import judges_of, split_of
-from theatre.verification.judge.measures import NotMeasurableError
-from theatre.verification.judge.scorer import panel_votes
-from theatre.verification.judge.second_opinion import judged_cases, judging_computation
+from theatre.judging.panel import NotMeasurableError, Votes, judges_of, split_of
+from theatre.judging.recorded import judged_cases, judging_computation
 
 
 @dataclass(slots=True)
@@ -26,10 +24,10 @@ class _Panel:
     totals: list[tuple[Fraction, int]] = field(default_factory=list)
     unmeasured: int = 0
 
-    def add(self, case: ScoringCase) -> None:
+    def add(self, case: ScoringCase, votes_on: Callable[[ScoringCase], list[Votes]]) -> None:
         """Take the votes about one answer, if every judge has a usable one."""
         try:
-            votes = panel_votes(case)
+            votes = votes_on(case)
         except NotMeasurableError:
             self.unmeasured += 1
             return
@@ -62,20 +60,25 @@ class _Panel:
         }
 
 
-def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
+def agreement_computation(
+    name: str, scorer: Scorer, votes: Callable[[ScoringCase], list[Votes]]
+) -> Computation:
     """Return for each criterion of a panel Krippendorff's alpha over its items, and each mean.
 
-    `criteria_scorers` is how each is scored. Items are claims, replies or summaries.
-    `split_items` counts those about which judges differ, `unmeasured` the answers about which a
-    judge gave nothing usable: they are in no other number.
+    `criteria_scorers` is how each is scored, by `scorer`; `votes` reads each judge's from a case.
+    Items are claims, replies, summaries or turns. `split_items` counts those about which judges
+    differ, `unmeasured` the answers about which a judge gave nothing usable: they are in no other
+    number.
     """
-    chosen = cast("dict[str, JsonObject]", params["criteria_scorers"])
-    found = {
-        name: _Panel(cast("JsonObject", entry.get("params", {}))) for name, entry in chosen.items()
-    }
-    for criterion, _, case in judged_cases(lines, params):
-        found[criterion].add(case)
-    return {"criteria": {name: panel.as_document() for name, panel in found.items()}}
 
+    def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
+        chosen = cast("dict[str, JsonObject]", params["criteria_scorers"])
+        found = {
+            criterion: _Panel(cast("JsonObject", entry.get("params", {})))
+            for criterion, entry in chosen.items()
+        }
+        for criterion, _, case in judged_cases(lines, params, scorer):
+            found[criterion].add(case, votes)
+        return {"criteria": {name: panel.as_document() for name, panel in found.items()}}
 
-COMPUTATION = judging_computation("judge_agreement", compute)
+    return judging_computation(name, compute)
