@@ -5,6 +5,9 @@ Half of them are dropped as folders, half are chosen as archives.
 
 from __future__ import annotations
 
+import io
+import tarfile
+from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -53,6 +56,43 @@ def test_a_changed_bundle_is_refused_and_the_changed_file_is_named(
                 unnamed[f"{number} {name}"] = (verdict, words)
         assert window.faults == []
     assert unnamed == {}
+
+
+READ = """raw => readArchive(Uint8Array.from(atob(raw), (sign) => sign.charCodeAt(0)))
+  .then((files) => [...files].map(([path, bytes]) => [path, bytes.length]).sort())
+  .catch(({ message }) => message)"""
+
+
+def test_an_archive_is_read_whatever_its_format_and_folder(
+    stage: PageStage, browser: Browser
+) -> None:
+    files = {"manifest.json": b"{}", "a/b.txt": b"1" * 700, f"{'x' * 120}/c": b""}
+    sizes = sorted([path, len(content)] for path, content in files.items())
+    below = {f"run/{path}": content for path, content in files.items()} | {"elsewhere": b"2"}
+    plain = tarred(files, tarfile.GNU_FORMAT)
+    asked: list[tuple[bytes, object]] = [
+        (packed(files), sizes),
+        (plain, sizes),
+        (tarred(files, tarfile.USTAR_FORMAT), sizes),
+        (packed(below), sorted([*sizes, ["../elsewhere", 1]])),
+        (plain + plain, "expected each file once, got manifest.json twice"),
+        (b"no archive" * 100, "expected a tar archive, got other bytes"),
+    ]
+    with opened_window(browser, stage.kept.as_uri()) as window:
+        window.open(stage.kept.as_uri())
+        read = [window.page.evaluate(READ, b64encode(raw).decode()) for raw, _ in asked]
+    assert read == [expected for _, expected in asked]
+
+
+def tarred(files: Mapping[str, bytes], form: int) -> bytes:
+    """Return a tar of files in one of its formats, without the end."""
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w", format=form) as archive:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(path)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+        return held.getvalue()
 
 
 def test_a_page_that_is_saved_from_a_service_verifies_itself_without_it(

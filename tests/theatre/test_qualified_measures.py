@@ -21,7 +21,7 @@ from tests.theatre.forged_bundle import (
     store,
     with_document,
 )
-from tests.theatre.pages.test_verify_js import NOW, failed
+from tests.theatre.pages.test_verify_js import failed, whys
 from tests.theatre.pages.verify_page import ask, of_bundle
 from tests.theatre.qualified_runs import (
     FILE,
@@ -167,11 +167,20 @@ def test_a_weak_measure_is_shown_and_caps_the_tier_whatever_is_written(
         for name, files in (("weak", weak), ("lifted", lifted(weak)), ("earned", earned))
     ]
     assert [failing(one) for one in bundles[:2]] == [(set(), set()), ({"tier"}, {"tier"})]
-    answers = ask([of_bundle(one, now=NOW) for one in bundles])
-    # No browser computes which measure qualifies: no tier that rests on one is green there.
-    assert [failed(one) for one in answers] == [[], [], []]
-    for answer in answers:
+    named = document(earned, "template.json")
+    cast("Any", named)["scoring"]["qualifications"]["colour"]["sha256"] = "1" * 64
+    answers = ask(
+        [
+            *(of_bundle(one) for one in bundles),
+            of_bundle(bundles[-1], {"template.json": canonical_line(named)}),
+        ]
+    )
+    # No browser computes which measure qualifies: no tier that rests on one is green there, and
+    # one is red whose document is another than the template names, or says that it is too weak.
+    assert [failed(one) for one in answers[:3]] == [[], ["tier"], []]
+    for answer in (answers[0], answers[2]):
         assert {"tier", "qualifications"} <= set(answer["value"]["unchecked"])
+    assert "the qualification of colour" in whys(answers[3])
 
 
 # What both readings say of a template's qualification: the engine's, and the check's own.

@@ -79,7 +79,7 @@ def problems(finished: Finished) -> tuple[list[str], dict[str, list[str]], list[
     """
     by_check = [line.id for line in checked(finished.bundle).checks if line.status == "fail"]
     plain = verify(finished.bundle, now=LATE)
-    (page,) = ask([of_bundle(finished.bundle, now=int(LATE.timestamp() * 1000))])
+    (page,) = ask([of_bundle(finished.bundle)])
     assert {line["status"] for line in page["value"]["lines"]} >= {"ok"}
     return (
         by_check,
@@ -294,7 +294,7 @@ def test_no_check_takes_a_line_that_says_more_than_was_answered(
     refused = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "forged")
     by_check = [line.id for line in checked(refused).failed]
     plain = [name for name, found in verify(refused, now=LATE).problems.items() if found]
-    (page,) = ask([of_bundle(refused, now=int(LATE.timestamp() * 1000))])
+    (page,) = ask([of_bundle(refused)])
     not_green = [*page["value"]["failed"], *page["value"]["unchecked"]]
     assert all("scores" in found for found in (by_check, plain, not_green))
 
@@ -312,7 +312,7 @@ def test_no_check_takes_a_certificate_that_says_less_than_varied(
     for path in ("scores/aggregate.json", "certificate.json"):
         files = changed(files, path, calmer)
     refused = store(resealed(files, Effort.CERTIFIED_HASH), tmp_path / "forged")
-    (page,) = ask([of_bundle(refused, now=int(LATE.timestamp() * 1000))])
+    (page,) = ask([of_bundle(refused)])
     assert "aggregate" in [line.id for line in checked(refused).failed]
     assert verify(refused, now=LATE).problems["aggregate"]
     assert "repeats" in page["value"]["unchecked"]

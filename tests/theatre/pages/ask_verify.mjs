@@ -17,17 +17,16 @@ const filesOf = async (folder) => {
   return folders.get(folder);
 };
 const KINDS = {
-  async bundle({ folder, changes = {}, trust, now }) {
+  async bundle({ folder, changes = {}, trust }) {
     const files = new Map(await filesOf(folder));
     for (const [path, raw] of Object.entries(changes))
       if (raw === null) files.delete(path);
       else files.set(path, bytes(raw));
-    return made.verify(files, { now, trust: trust && bytes(trust) });
+    return made.verify(files, { trust: trust && bytes(trust) });
   },
   form: ({ raw }) => made.canonical(made.parseJson(bytes(raw))),
   signature: ({ der }) => Buffer.from(made.rawSignature(bytes(der))).toString("hex"),
   wilson: ({ right, number }) => made.wilson(right, number),
-  archive: async ({ raw }) => [...(await made.readArchive(bytes(raw))).keys()].sort(),
 };
 const answers = [];
 for (const question of questions) {

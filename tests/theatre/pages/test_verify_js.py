@@ -8,10 +8,8 @@ one Node process.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import subprocess
-import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -28,7 +26,6 @@ from tests.theatre.every_rating import run_every_rating
 from tests.theatre.forged_bundle import Effort, Files, check, failed_ids, load, store
 from tests.theatre.mutation_survivors import fits, put
 from tests.theatre.pages.verify_page import NODE, VERIFY, ask, encoded, of_bundle
-from tests.theatre.runs import LATE
 from tests.theatre.test_canonical_json_boundaries import LINES, value_of
 from tests.theatre.test_verify_bundle import in_turn
 from tests.theatre.transparency.issued_bundle import WITNESS, IssuedBundle, issue_bundle
@@ -38,23 +35,31 @@ from theatre.engine.canonical_json import canonical_bytes, canonical_line, parse
 from theatre.engine.errors import TheatreError
 
 JCS = Path(__file__).parents[3] / "fixtures" / "vectors" / "jcs"
-NOW = int(LATE.timestamp() * 1000)
 ONLY_THE_CHECK_SEES = {
+    "audit_trail.jsonl/*/at": "times",
+    "audit_trail.jsonl/activated/**": "activation",
+    "commitment_receipt.json/isolation**": "activation",
     "scores/baselines.json/**": "baselines",
     "scores/data_audit.json/**": "data-audit",
     "certificate.json/baselines/**": "baselines",
     "certificate.json/data_audit/**": "data-audit",
     "invocations/*/**": "scorers",
     "scores/aggregate.json/score_intervals/**": "intervals",
-    "scores/aggregate.json/holdout_scores/gap/**": "intervals",
+    "scores/aggregate.json/holdout_scores**": "holdout",
+    "scores/per_episode.jsonl/holdout": "holdout",
+    "scores/aggregate.json/answered_only**": "views",
+    "scores/aggregate.json/refusals_as_zero**": "views",
+    "scores/aggregate.json/worst_case_bounds**": "views",
     "scores/aggregate.json/calibration**": "calibration",
     "certificate.json/usage**": "usage",
+    "certificate.json/findings**": "findings",
+    "certificate.json/version_source": "version-pins",
+    "certificate.json/episode_root": "episode-root",
+    "audit_trail.jsonl/hitl_opened/**": "human-scores",
     "audit_trail.jsonl/human_score/**": "human-scores",
     "audit_trail.jsonl/human_score_refused/**": "human-scores",
     "hitl/*/**": "human-scores",
     "scores/aggregate.json/human_scores**": "human-scores",
-    "audit_trail.jsonl/activated/authors/**": "human-scores",
-    "audit_trail.jsonl/activated/computations/**": "resolution",
     "audit_trail.jsonl/step_completed/**": "resolution",
     "resolution.json/**": "resolution",
     "scores/aggregate.json/computed/**": "resolution",
@@ -65,6 +70,7 @@ NOT_MADE = frozenset(
     {
         "certificate-schema",
         "certificate-copy",
+        "times",
         "invocations",
         "sanitised-input",
         "version-pins",
@@ -78,6 +84,20 @@ NOT_MADE = frozenset(
         "history",
     }
 )
+STATED = [
+    "activation",
+    "holdout",
+    "intervals",
+    "views",
+    "calibration",
+    "usage",
+    "findings",
+    "episode-root",
+    "repeats",
+    "qualifications",
+    "history",
+]
+"""Parts that are taken as the bundle states them."""
 MADE = frozenset(one.value for one in CheckId) - NOT_MADE
 RUNS = {
     "of few episodes": lambda folder: run_small_theatre(folder).sealed,
@@ -207,12 +227,11 @@ def test_no_line_of_a_shipped_bundle_is_red(names: tuple[str, ...], tmp_path: Pa
 
 
 def test_the_lines_are_those_of_the_check(small: Path) -> None:
-    (answer,) = ask([of_bundle(small, now=NOW)])
+    (answer,) = ask([of_bundle(small)])
     outside = {CheckId.ISSUER_IDENTITY, CheckId.TIMES_AND_LATENCIES, CheckId.HISTORY}
     ids = [line["id"] for line in answer["value"]["lines"]]
-    assert ids[:-10] == [one.value for one in CheckId if one not in outside]
-    # Of what only some bundles have, this one has neither repeats nor qualifications nor a history.
-    assert ids[-3:] == ["intervals", "calibration", "usage"]
+    made = [one.value for one in CheckId if one not in outside]
+    assert ids == [*made, *PROOF_LINES, "closure", *STATED]
     unmade = [line["id"] for line in answer["value"]["lines"] if line["status"] == "not checked"]
     assert answer["value"]["unchecked"] == unmade
     assert answer["value"]["verdict"].endswith(
@@ -233,7 +252,7 @@ def tried(bundle: Path, folder: Path, count: int) -> Iterator[tuple[Mutant, File
             continue  # what the forger needs for a new chain is what was taken away
         paths = files.keys() | forged.keys()
         changed = {p: forged.get(p) for p in paths if files.get(p) != forged.get(p)}
-        yield mutant, forged, of_bundle(folder, changed, now=NOW)
+        yield mutant, forged, of_bundle(folder, changed)
 
 
 def disagreements(bundle: Path, folder: Path, count: int) -> tuple[list[Any], Counter[Any]]:
@@ -283,7 +302,7 @@ def test_a_file_that_is_changed_is_named(small: Path, count: int) -> None:
         forged = mutant.edit(files)
         paths = files.keys() | forged.keys()
         changed.append({p: forged.get(p) for p in paths if files.get(p) != forged.get(p)})
-    answers = ask([of_bundle(small, one, now=NOW) for one in changed])
+    answers = ask([of_bundle(small, one) for one in changed])
     for mutant, change, answer in zip(chosen, changed, answers, strict=True):
         assert failed(answer), mutant.name
         assert any(path in whys(answer) for path in change), (mutant.name, whys(answer))
@@ -291,7 +310,7 @@ def test_a_file_that_is_changed_is_named(small: Path, count: int) -> None:
 
 def test_sums_in_another_order_are_red(small: Path) -> None:
     lines = load(small)["SHA256SUMS"].splitlines(keepends=True)
-    (answer,) = ask([of_bundle(small, {"SHA256SUMS": b"".join(reversed(lines))}, now=NOW)])
+    (answer,) = ask([of_bundle(small, {"SHA256SUMS": b"".join(reversed(lines))})])
     assert "sums" in failed(answer)
 
 
@@ -318,7 +337,10 @@ def test_each_line_is_red_for_what_it_is_about(small: Path) -> None:
     one_more = {"path": "more.json", "size_bytes": 3, "sha256": hashlib.sha256(b"{}\n").hexdigest()}
     inventory = [*json.loads(files["manifest.json"])["file_inventory"], one_more]
     listed = {"file_inventory": sorted(inventory, key=lambda one: one["path"])}
+    bounds: Any = json.loads(files["scores/aggregate.json"])["score_intervals"]
+    next(one for one in bounds.values() if one["method"] == "wilson")["low"] += 0.001
     changes: list[tuple[str, Files]] = [
+        ("aggregate", edited(files, "scores/aggregate.json", score_intervals=bounds)),
         ("sums", {"SHA256SUMS": other.encode() + files["SHA256SUMS"][64:]}),
         ("bundle-hash", edited(files, "certificate.json", evidence_bundle_hash=other)),
         ("manifest", edited(files, "manifest.json", bundle_id="another")),
@@ -340,7 +362,7 @@ def test_each_line_is_red_for_what_it_is_about(small: Path) -> None:
         ("inventory", {"more.json": b"{}\n"}),
         ("inventory", {"more.json": b"{}\n", **edited(files, "manifest.json", **listed)}),
     ]
-    answers = ask([of_bundle(small, dict(files), now=NOW) for _, files in changes])
+    answers = ask([of_bundle(small, dict(files)) for _, files in changes])
     red = [line for (line, _), one in zip(changes, answers, strict=True) if line in failed(one)]
     assert red == [line for line, _ in changes]
 
@@ -355,11 +377,10 @@ def test_the_tier_proven_is_never_green(tmp_path: Path) -> None:
     history = json.loads(files["tier.json"])["history"] | {"telemetry": [{}]}
     alone, with_others = ask(
         [
-            of_bundle(bundle, dict(edited(files, "tier.json", assessment=proven)), now=NOW),
+            of_bundle(bundle, dict(edited(files, "tier.json", assessment=proven))),
             of_bundle(
                 bundle,
                 dict(edited(files, "tier.json", assessment=proven, history=history)),
-                now=NOW,
             ),
         ]
     )
@@ -386,7 +407,7 @@ def proofs(answer: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_signed_and_logged_bundle_is_verified_to_its_witness(issued: IssuedBundle) -> None:
-    asked, trust = of_bundle(issued.bundle, now=NOW), trust_of(issued)
+    asked, trust = of_bundle(issued.bundle), trust_of(issued)
     trusted, alone = ask([asked | {"trust": trust}, asked])
     assert failed(trusted) == failed(alone) == []
     assert proofs(trusted) == dict.fromkeys(PROOF_LINES, "ok") | {"witnesses": "not checked"}
@@ -394,7 +415,7 @@ def test_a_signed_and_logged_bundle_is_verified_to_its_witness(issued: IssuedBun
 
 
 def test_a_browser_without_ed25519_cannot_say(issued: IssuedBundle) -> None:
-    (answer,) = ask([of_bundle(issued.bundle, now=NOW, trust=trust_of(issued), without="ed25519")])
+    (answer,) = ask([of_bundle(issued.bundle, trust=trust_of(issued), without="ed25519")])
     assert failed(answer) == []
     assert proofs(answer)["signature"] == "ok"
     lines = {line["id"]: line for line in answer["value"]["lines"]}
@@ -406,11 +427,11 @@ def test_a_forged_certificate_by_another_key_has_a_red_signature(
     issued: IssuedBundle, tmp_path: Path
 ) -> None:
     other = issue_bundle(tmp_path)
-    (answer,) = ask([of_bundle(other.bundle, now=NOW, trust=trust_of(issued))])
+    (answer,) = ask([of_bundle(other.bundle, trust=trust_of(issued))])
     # All that is inside of it holds: it has the right layout, and a key that nobody here trusts.
     assert [one for one in failed(answer) if one in MADE] == []
     assert proofs(answer)["signature"] == "failed"
-    assert "trusted key" in whys(answer)
+    assert "which you trust" in whys(answer)
 
 
 def test_each_changed_proof_is_red(issued: IssuedBundle) -> None:
@@ -446,9 +467,7 @@ def test_each_changed_proof_is_red(issued: IssuedBundle) -> None:
         ),
         ("certificate-logged", {name(logged): flipped(raw[logged])}, trust_of(issued)),
     ]
-    answers = ask(
-        [of_bundle(issued.bundle, files, now=NOW, trust=trust) for _, files, trust in changes]
-    )
+    answers = ask([of_bundle(issued.bundle, files, trust=trust) for _, files, trust in changes])
     red = [line in failed(one) for (line, *_), one in zip(changes, answers, strict=True)]
     assert red == [True] * len(changes)
 
@@ -470,42 +489,12 @@ def test_who_has_not_the_key_changes_nothing_unseen(issued: IssuedBundle, count:
         paths = files.keys() | forged.keys()
         changed = {p: forged.get(p) for p in paths if files.get(p) != forged.get(p)}
         if changed:  # what a forger makes anew may be what there was
-            questions.append((mutant, of_bundle(issued.bundle, changed, now=NOW, trust=trust)))
+            questions.append((mutant, of_bundle(issued.bundle, changed, trust=trust)))
     answers = ask([question for _, question in questions])
     assert [m.name for (m, _), one in zip(questions, answers, strict=True) if not failed(one)] == []
 
 
-# Archives, and the command.
-
-
-def archive(files: dict[str, bytes], mode: str = "w:gz", **options: Any) -> bytes:  # noqa: ANN401
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode=mode, **options) as tar:  # type: ignore[call-overload]
-        for path, raw in files.items():
-            entry = tarfile.TarInfo(path)
-            entry.size = len(raw)
-            tar.addfile(entry, io.BytesIO(raw))
-    return packed.getvalue()
-
-
-def test_an_archive_is_read_whatever_its_format_and_folder() -> None:
-    files = {"manifest.json": b"{}", "a/b.txt": b"1" * 700, f"{'x' * 120}/c": b""}
-    below = {f"run/{path}": raw for path, raw in files.items()} | {"elsewhere": b"2"}
-    asked = [
-        archive(files),
-        archive(files, "w", format=tarfile.GNU_FORMAT),
-        archive(files, format=tarfile.USTAR_FORMAT),
-        archive(below, format=tarfile.PAX_FORMAT),
-        b"no archive" * 100,
-    ]
-    answers = ask([{"kind": "archive", "raw": encoded(raw)} for raw in asked])
-    assert [one.get("value") for one in answers] == [
-        sorted(files),
-        sorted(files),
-        sorted(files),
-        sorted([*files, "../elsewhere"]),
-        None,
-    ]
+# The command.
 
 
 def ran(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -513,7 +502,7 @@ def ran(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_as_a_command_it_ends_with_0_1_or_2(small: Path, tmp_path: Path) -> None:
-    assert (ran(small, "--json").returncode, ran(tmp_path).returncode) == (0, 2)
+    assert (ran(small).returncode, ran(tmp_path).returncode) == (0, 2)
     changed = store(load(small) | {"tier.json": b"{}\n"}, tmp_path / "changed")
     done = ran(changed)
     assert (done.returncode, done.stderr) == (1, "")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.theatre.forged_bundle import Effort, document, load, resealed, store, with_document
-from tests.theatre.pages.test_verify_js import NOW, failed
+from tests.theatre.pages.test_verify_js import failed
 from tests.theatre.pages.verify_page import ask, of_bundle
 from tests.theatre.qualified_runs import qualification, signed
 from tests.theatre.runs import (
@@ -177,7 +177,7 @@ def test_who_knows_the_labelled_set_by_heart_carries_none_and_the_page_says_so(
     facts = document(files, "tier.json") | {"facts": better}
     forged = store(resealed(with_document(files, "tier.json", facts), Effort.CHAIN), tmp_path / "f")
     assert "tier" in words(forged)[1]
-    shown = ask([of_bundle(one, now=NOW) for one in (honest.bundle, liar.bundle)])
+    shown = ask([of_bundle(one) for one in (honest.bundle, liar.bundle)])
     assert [failed(one) for one in shown] == [[], []]
 
 

@@ -32,8 +32,8 @@ matchMedia("print").addEventListener("change", ({ matches }) => {
   for (const fields of document.querySelectorAll("details:has(> .fields)")) fields.open = matches;
 });
 
-// Verification: verify.js computes, this shows. The page's own bundle lies in the page (a file) or
-// comes from its service; a reader's own is chosen or dropped, and goes nowhere.
+// Verification: verify.js computes, this unpacks and shows. The page's own bundle lies in the page
+// (a file) or comes from its service; a reader's own is chosen or dropped, and goes nowhere.
 const verification = document.getElementById("verification");
 if (verification) {
   // Modules run before this event, so that of a saved page is there.
@@ -98,7 +98,6 @@ function offerVerification(section) {
     datasets: "questions and right answers are those that were committed",
     "audit-chain": "every entry of the run's trail follows from the one before",
     "audit-episodes": "the recorded answers are those of the trail",
-    times: "no time is earlier than what must come before it",
     outcomes: "what was answered, missed and refused follows from the records",
     aggregate: "scores and counts follow from the lines of scores",
     "results-hash": "the results hash to what the certificate says",
@@ -130,9 +129,9 @@ function offerVerification(section) {
     status.className = "";
     status.textContent = "Verifying…";
     try {
-      const { verify, needs, readArchive, atRoot } = await load();
+      const { verify, needs } = await load();
       if (needs) throw new Error(needs);
-      const files = await read({ readArchive, atRoot });
+      const files = await read();
       const result = await verify(files, await trusted(files, isOurs));
       if (asked === last) show(result);
     } catch (error) {
@@ -141,7 +140,7 @@ function offerVerification(section) {
     }
   };
 
-  const filesOf = async (pairs, { readArchive, atRoot }) => {
+  const filesOf = async (pairs) => {
     const read = await Promise.all(
       pairs.map(async ([path, one]) => [path, new Uint8Array(await one.arrayBuffer())]));
     if (read.length === 1) return readArchive(read[0][1]);
@@ -166,12 +165,12 @@ function offerVerification(section) {
     }
   };
 
-  start.addEventListener("click", () => run(async ({ readArchive }) =>
+  start.addEventListener("click", () => run(async () =>
     readArchive(held ? bytesIn(held.archive) : await fetched(bundle)), true));
   for (const input of [folder, file])
     input.addEventListener("change", () => {
       const pairs = [...input.files].map((one) => [one.webkitRelativePath || one.name, one]);
-      if (pairs.length) run((tools) => filesOf(pairs, tools), false);
+      if (pairs.length) run(() => filesOf(pairs), false);
     });
   // Other keys make another result: what stands there was checked against those of before.
   ownTrust.addEventListener("change", () => last.length && run(...last));
@@ -186,10 +185,85 @@ function offerVerification(section) {
     const dropped = [...event.dataTransfer.items].filter((item) => item.kind === "file")
       .map((item) => item.getAsFileSystemHandle?.() ?? item.webkitGetAsEntry());
     if (dropped.length)
-      run(async (tools) => filesOf(
-        (await Promise.all(dropped.map(async (one) => walk(await one)))).flat(), tools), false);
+      run(async () => filesOf(
+        (await Promise.all(dropped.map(async (one) => walk(await one)))).flat()), false);
   });
   if (!globalThis.isSecureContext || !globalThis.crypto?.subtle)
     status.textContent = "This page came by plain http from another machine: browsers give no "
       + "cryptography to scripts there. Open it by https, from this machine, or save it as a file.";
+}
+
+const MAX_UNPACKED = 512 * 1024 * 1024;
+
+/** The files of a bundle's archive: tar, packed with gzip or not, as the service sends it. */
+async function readArchive(bytes) {
+  const isPacked = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  const tar = isPacked ? await unpacked(bytes) : bytes;
+  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  const files = new Map();
+  const text = (at, length) => decoder.decode(tar.subarray(at, at + length)).replace(/\0[^]*$/, "");
+  let long = null;
+  for (let at = 0; tar[at];) {
+    const length = parseInt(text(at + 124, 12).trim() || "0", 8);
+    const [type, body] = [text(at + 156, 1) || "0", tar.subarray(at + 512, at + 512 + length)];
+    if (text(at + 257, 5) !== "ustar" || body.length !== length)
+      throw new Error("expected a tar archive, got other bytes");
+    const prefix = text(at + 345, 155);
+    const name = long ?? (prefix ? `${prefix}/` : "") + text(at, 100);
+    at += 512 + Math.ceil(length / 512) * 512;
+    if (type === "x") long = /^\d+ path=(.*)$/m.exec(decoder.decode(body))?.[1] ?? null;
+    else if (type === "L") long = decoder.decode(body).replace(/\0$/, "");
+    else if (type !== "g") long = null;
+    if (!"05xgL".includes(type)) throw new Error(`expected files and folders only, got ${name}`);
+    if (type !== "0") continue;
+    // Of two files of one name one would be checked, and one be shown.
+    if (files.has(name)) throw new Error(`expected each file once, got ${name} twice`);
+    files.set(name, body);
+  }
+  return atRoot(files);
+}
+
+/** What a gzip file holds. It may have several members; a browser's stream takes one at a time. */
+async function unpacked(bytes) {
+  const parts = [];
+  for (let from = 0, end = 0, tries = 0; from < bytes.length;) {
+    end = nextMember(bytes, end + 1);
+    try {
+      parts.push(await unpackedMember(bytes.subarray(from, end)));
+      from = end;
+    } catch (error) {
+      // These bytes may be within a member, and end nothing.
+      if (end === bytes.length || ++tries > 16 || error instanceof RangeError) throw error;
+    }
+  }
+  return new Uint8Array(await new Blob(parts).arrayBuffer());
+}
+
+function nextMember(bytes, from) {
+  for (let at = bytes.indexOf(0x1f, from); at >= 0; at = bytes.indexOf(0x1f, at + 1))
+    if (bytes[at + 1] === 0x8b && bytes[at + 2] === 8 && bytes[at + 3] === 0) return at;
+  return bytes.length;
+}
+
+async function unpackedMember(bytes) {
+  const parts = [];
+  let size = 0;
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  for (const reader = stream.getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) return new Blob(parts);
+    size += value.length;
+    if (size > MAX_UNPACKED)
+      throw new RangeError(`expected at most ${MAX_UNPACKED} bytes when unpacked`);
+    parts.push(value);
+  }
+}
+
+/** The same files without the folder in which the bundle lies. */
+function atRoot(files) {
+  const ends = [...files.keys()].filter((path) => /(^|\/)manifest\.json$/.test(path));
+  const root = ends.sort((a, b) => a.length - b.length)[0]?.slice(0, -"manifest.json".length) ?? "";
+  // What lies elsewhere keeps its name: the inventory has not called for it.
+  return new Map([...files].map(([path, bytes]) =>
+    [path.startsWith(root) ? path.slice(root.length) : `../${path}`, bytes]));
 }
