@@ -426,12 +426,15 @@ def test_a_browser_without_ed25519_cannot_say(issued: IssuedBundle) -> None:
 def test_a_forged_certificate_by_another_key_has_a_red_signature(
     issued: IssuedBundle, tmp_path: Path
 ) -> None:
-    other = issue_bundle(tmp_path)
-    (answer,) = ask([of_bundle(other.bundle, trust=trust_of(issued))])
+    other = issue_bundle(tmp_path, salted=True, named=False)
+    answer, own = ask([of_bundle(other.bundle, trust=trust_of(one)) for one in (issued, other)])
     # All that is inside of it holds: it has the right layout, and a key that nobody here trusts.
     assert [one for one in failed(answer) if one in MADE] == []
     assert proofs(answer)["signature"] == "failed"
     assert "which you trust" in whys(answer)
+    # By his own key he signed a statement that says nothing of where the commitment stands.
+    assert failed(own) == ["order"]
+    assert proofs(own)["commitment-logged"] == "ok", "expected the coin to open the entry"
 
 
 def test_each_changed_proof_is_red(issued: IssuedBundle) -> None:
