@@ -18,7 +18,7 @@ from typing import Any, cast
 import psycopg
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from securesystemslib.signer import CryptoSigner
+from securesystemslib.signer import CryptoSigner, Signer
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.database.embedded.cluster import SUPERUSER
@@ -36,12 +36,7 @@ from tests.theatre.conftest import CONSTRUCT_ID
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.entries import EntryType
-from theatre.transparency.statements import (
-    IssuerKey,
-    Signer,
-    certificate_statement,
-    sign_statement,
-)
+from theatre.transparency.statements import IssuerKey, certificate_statement, sign_statement
 from theatre.transparency.trust import Trust, TrustedKey, key_entry
 
 __all__ = ["scene"]

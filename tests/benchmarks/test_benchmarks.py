@@ -128,6 +128,7 @@ OF_A_DOCUMENT = [
                 "all of it, in a log of 3 entries",
                 "the same of a run",
                 "loaded for the log, once a process",
+                "loaded to sign a certificate, once",
             ],
         ),
         (

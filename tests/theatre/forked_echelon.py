@@ -37,6 +37,7 @@ import threading
 
 import aiohttp
 import numpy.random
+import securesystemslib.dsse
 
 import theatre.cli
 import theatre.api.checks
@@ -124,7 +125,7 @@ os._exit(ended or 0)
 """The process that is forked; it ends with the test runner.
 
 What a command loads only when it needs it stands here, too, where that takes long: the SDK of the
-judge a second.
+judge a second, securesystemslib with what it finds installed (boto3) a fifth of one.
 """
 
 AT_THE_START = ("PYTHON", "LANG", "LC_")

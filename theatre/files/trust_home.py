@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP256R1,
@@ -36,9 +36,12 @@ from theatre.transparency.errors import SigningKeyError
 from theatre.transparency.log import CHECKPOINT, sign_tree
 from theatre.transparency.notes import Checkpoint, KeyKind, Note, Sign, VerifierKey
 from theatre.transparency.policy import Policy
-from theatre.transparency.statements import IssuerKey, KeySigner
+from theatre.transparency.statements import IssuerKey
 from theatre.transparency.tiles import Tree
 from theatre.transparency.trust import Trust, TrustedKey
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Signer
 
 TRUST_HOME: Final = "ECHELON_TRUST_HOME"
 _PRIVATE: Final = 0o600
@@ -131,7 +134,7 @@ class TrustHome:
             self.write(rotated)
         return rotated
 
-    def signer(self, trust: Trust) -> KeySigner:
+    def signer(self, trust: Trust) -> Signer:
         """Return what signs certificates; SigningKeyError where it is not the trusted key."""
         private = self._private(_ISSUER)
         key = trust.keys[-1].key
@@ -140,7 +143,9 @@ class TrustHome:
             or IssuerKey.of(private.public_key()) != key
         ):
             raise SigningKeyError(f"expected the key {key.kid} in {_ISSUER}, got another")
-        return KeySigner(private)
+        from securesystemslib.signer import CryptoSigner  # noqa: PLC0415 - as in statements.py
+
+        return CryptoSigner(private, key.verifier)
 
     def has_keys(self) -> bool:
         """Return whether the log's key lies here, and not in a KMS."""

@@ -10,21 +10,16 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    ECDSA,
-    SECP256R1,
-    EllipticCurvePrivateKey,
-    EllipticCurvePublicKey,
-)
-from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
     load_der_public_key,
 )
+from securesystemslib.exceptions import VerificationError
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
@@ -33,8 +28,9 @@ from theatre.transparency.errors import MalformedError, SignatureError
 from theatre.transparency.notes import decode_base64, encode_base64
 
 if TYPE_CHECKING:
-    # Loaded for the key of a KMS alone: it loads the client of each cloud that is installed.
-    from securesystemslib.signer import SSlibKey
+    # Loaded where a signature is made or verified: it loads each cloud's client that is installed.
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.signer import Signer, SSlibKey
 
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
@@ -68,17 +64,10 @@ class IssuerKey:
 
     @property
     def verifier(self) -> SSlibKey:
-        """Return the key for signers of securesystemslib, with the id that our signatures carry."""
+        """Return the key with the id that our signatures carry: the library's own is another."""
         from securesystemslib.signer import SSlibKey  # noqa: PLC0415
 
         return SSlibKey.from_crypto(self._public, keyid=self.kid)
-
-    def verify(self, signature: bytes, data: bytes) -> None:
-        """Raise SignatureError unless `signature` (ECDSA with SHA-256, DER) is this key's of it."""
-        try:
-            self._public.verify(signature, data, ECDSA(SHA256()))
-        except InvalidSignature as error:
-            raise SignatureError(f"expected a signature by {self.kid}, got another") from error
 
     @property
     def _public(self) -> EllipticCurvePublicKey:
@@ -89,40 +78,6 @@ class IssuerKey:
         if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
             raise MalformedError("expected a P-256 key, got one of another kind")
         return key
-
-
-class Signature(Protocol):
-    """A signature in hex digits, and the id of its key."""
-
-    keyid: str
-    signature: str
-
-
-class Signer(Protocol):
-    """What signs statements: `KeySigner`, or that of a KMS by securesystemslib."""
-
-    def sign(self, payload: bytes) -> Signature:
-        """Return the signature of these bytes."""
-
-
-@dataclass(slots=True)
-class KeySignature:
-    """A signature by a key that is here."""
-
-    keyid: str
-    signature: str
-
-
-@dataclass(frozen=True, slots=True)
-class KeySigner:
-    """Signs with a key that is here."""
-
-    private: EllipticCurvePrivateKey
-
-    def sign(self, payload: bytes) -> KeySignature:
-        """Return the signature of these bytes, by ECDSA with SHA-256."""
-        signature = self.private.sign(payload, ECDSA(SHA256()))
-        return KeySignature(IssuerKey.of(self.private.public_key()).kid, signature.hex())
 
 
 def certificate_statement(certificate: JsonObject, commitment_log: JsonObject | None) -> bytes:
@@ -195,16 +150,13 @@ def _statement(certificate: JsonObject, kind: str, predicate: JsonObject) -> byt
 def sign_statement(payload: bytes, signer: Signer) -> bytes:
     """Return the Sigstore bundle of a statement, canonical JSON and a line feed.
 
-    The signer's key has the id of `IssuerKey`, which the bundle names.
+    The signer's key must have been made with `IssuerKey.verifier`, whose id the bundle names.
     """
-    made = signer.sign(dsse_encoding(PAYLOAD_TYPE, payload))
-    return _encode(payload, bytes.fromhex(made.signature), made.keyid)
+    from securesystemslib.dsse import Envelope  # noqa: PLC0415
 
-
-def dsse_encoding(payload_type: str, payload: bytes) -> bytes:
-    """Return what is signed of a payload: DSSE v1's PAE."""
-    kind = payload_type.encode()
-    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+    envelope = Envelope(payload, PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    return _encode(envelope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,18 +174,21 @@ class SignedStatement:
         Raises MalformedError for anything but the one spelling of a bundle with one signature,
         SignatureError where the key is not trusted or the signature is not its own.
         """
-        payload, signature, kid = _decode(data)
+        envelope, kid = _decode(data)
         trusted = {key.kid: key for key in keys}
         if kid not in trusted:
             raise SignatureError(f"expected a signature by a trusted key, got one by {kid!r:.80}")
-        trusted[kid].verify(signature, dsse_encoding(PAYLOAD_TYPE, payload))
         try:
-            document = parse_object(payload)
+            envelope.verify([trusted[kid].verifier], threshold=1)
+        except VerificationError as error:
+            raise SignatureError(f"expected a signature by {kid}, got another") from error
+        try:
+            document = parse_object(envelope.payload)
         except ParseError as error:
             raise MalformedError(f"expected a statement in strict JSON: {error}") from error
-        if canonical_line(document) != payload + b"\n":
+        if canonical_line(document) != envelope.payload + b"\n":
             raise MalformedError("expected a statement in canonical JSON, got another spelling")
-        return cls(payload, document, kid)
+        return cls(envelope.payload, document, kid)
 
     @property
     def sha256(self) -> str:
@@ -258,34 +213,41 @@ def named_key(data: bytes) -> str:
 
     Raises MalformedError as `SignedStatement.verify`.
     """
-    return _decode(data)[2]
+    return _decode(data)[1]
 
 
-def _encode(payload: bytes, signature: bytes, kid: str) -> bytes:
+def _encode(envelope: Envelope) -> bytes:
+    (signature,) = envelope.signatures.values()
     return canonical_line(
         {
             "mediaType": BUNDLE_TYPE,
-            "verificationMaterial": {"publicKey": {"hint": kid}},
-            "dsseEnvelope": {
-                "payload": encode_base64(payload),
-                "payloadType": PAYLOAD_TYPE,
-                "signatures": [{"keyid": kid, "sig": encode_base64(signature)}],
-            },
+            "verificationMaterial": {"publicKey": {"hint": signature.keyid}},
+            "dsseEnvelope": cast("JsonObject", envelope.to_dict()),
         }
     )
 
 
-def _decode(data: bytes) -> tuple[bytes, bytes, str]:
-    """Return payload, signature and key id of a bundle of one signature, and nothing else."""
+def _decode(data: bytes) -> tuple[Envelope, str]:
+    """Return envelope and key id of a bundle that has one signature and nothing else."""
+    from securesystemslib.dsse import Envelope  # noqa: PLC0415
+
     try:
         document: Any = parse_object(data, max_bytes=MAX_BUNDLE_BYTES)
-        (stated,) = document["dsseEnvelope"]["signatures"]
-        payload, kid = decode_base64(document["dsseEnvelope"]["payload"]), stated["keyid"]
-        signature = decode_base64(stated["sig"])
+        stated = document["dsseEnvelope"]
+        (signature,) = stated["signatures"]
+        kid, sig = signature["keyid"], signature["sig"]
+        envelope = Envelope.from_dict(
+            {
+                "payload": encode_base64(decode_base64(stated["payload"])),
+                "payloadType": PAYLOAD_TYPE,
+                "signatures": [{"keyid": kid, "sig": encode_base64(decode_base64(sig))}],
+            }
+        )
+        again = _encode(envelope)
     except (ParseError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedError(
             "expected a Sigstore bundle with one signature, got another"
         ) from error
-    if not isinstance(kid, str) or _encode(payload, signature, kid) != data:
+    if again != data:
         raise MalformedError("expected a Sigstore bundle of these members, got others")
-    return payload, signature, kid
+    return envelope, kid

@@ -31,7 +31,6 @@ from theatre.files.trust_home import TrustHome
 from theatre.transparency.entries import EntryType
 from theatre.transparency.errors import MalformedError
 from theatre.transparency.notes import Sign
-from theatre.transparency.statements import Signer as StatementSigner
 from theatre.transparency.trust import Trust, key_entry
 
 _PROBE = b"echelon: is this the key of trust.json?\n"
@@ -49,7 +48,7 @@ class LogKeys:
 class IssuerKeys(LogKeys):
     """The same, and what signs certificates."""
 
-    signer: StatementSigner
+    signer: Signer
 
 
 def open_keys(settings: Settings, *, at: datetime) -> IssuerKeys:
