@@ -21,7 +21,13 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NamedTuple
 
-from tests.theatre.echelon_process import ECHELON, PATIENCE_SECONDS, Answer, environment
+from tests.theatre.echelon_process import (
+    CARTOGRAPH,
+    ECHELON,
+    PATIENCE_SECONDS,
+    Answer,
+    environment,
+)
 
 LOADED = """
 import asyncio.subprocess
@@ -34,21 +40,34 @@ import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 
 import aiohttp
+import cryptography.hazmat.backends.openssl.backend
+import numpy.ma
 import numpy.random
+import pydantic.dataclasses
 import securesystemslib.dsse
 
+import backend.cli
 import theatre.cli
 import theatre.api.checks
+import theatre.api.validation
+import theatre.cli.check_command
+import theatre.cli.commit_command
 import theatre.cli.debate_group
 import theatre.cli.gate_command
+import theatre.cli.hash_command
 import theatre.api.http_adapters
 import theatre.cli.run_command
 import theatre.cli.show_command
 import theatre.cli.validate_command
 import theatre.cli.verify_command
+import theatre.engine.schema_registry.dialect
+import theatre.files.evidence_preview
 import theatre.judging.model_judge
+import theatre.scorers.exact_match
+from theatre.api.template_files import read_template, validate_template
 from theatre.scorers import load_scorers
 from theatre.scorers import load_computations
 from theatre.scorers import load_episode_runners
@@ -96,6 +115,7 @@ def die_before(step):
 
 for load_plugins in (load_scorers, load_computations, load_episode_runners):
     load_plugins()
+validate_template(read_template(Path(sys.argv[2])))
 gc.freeze()
 command, streams = next_command(socket.socket(fileno=int(sys.argv[1])))
 for number, stream in enumerate(streams):
@@ -125,7 +145,8 @@ os._exit(ended or 0)
 """The process that is forked; it ends with the test runner.
 
 What a command loads only when it needs it stands here, too, where that takes long: the SDK of the
-judge a second, securesystemslib with what it finds installed (boto3) a fifth of one.
+judge a second, A template is
+validated, too: what is made once of models and schemas takes a tenth of a second.
 """
 
 AT_THE_START = ("PYTHON", "LANG", "LC_")
@@ -146,7 +167,7 @@ def _forking() -> _Forking:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", LOADED, str(theirs.fileno())],
+            [sys.executable, "-P", "-c", LOADED, str(theirs.fileno()), CARTOGRAPH],
             # A library that starts threads of its own cannot be forked safely.
             env={**kept, "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL,
