@@ -385,8 +385,6 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/cli/test_demo.py",
         "tests/theatre/cli/test_export_command.py::test_an_export_that_nobody",
         "tests/theatre/cli/test_extras.py::test_a_command_that_asks_a_judge",
-        "tests/theatre/cli/test_extras.py::test_without_what_only_posix_has_a_command_says_so_in_one_line[command1",
-        "tests/theatre/cli/test_extras.py::test_without_what_only_posix_has_a_command_says_so_in_one_line[command2",
         "tests/theatre/cli/test_judged_verification.py::test_of_three_judges_the",
         "tests/theatre/cli/test_lazy_group.py::test_a_run_of_a_local_program",
         "tests/theatre/cli/test_plots.py::test_pictures_are_the_same_bytes",

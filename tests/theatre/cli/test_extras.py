@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -14,9 +15,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import theatre
-from tests.theatre.cli.doubler import write_theatre
+from tests.theatre.cli.doubler import run, write_module, write_theatre
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, environment
-from tests.theatre.forked_echelon import forked
 from theatre.cli import cli
 from theatre.cli.exits import MODULES_BY_EXTRA, POSIX_ONLY, run_guarded
 from theatre.engine.canonical_json import JsonObject
@@ -25,7 +25,7 @@ from theatre.engine.oracle_contract import pinned_version
 
 # What Windows has neither in its standard library nor in these modules of it.
 ON_WINDOWS = f"""
-import os, signal, sys
+import contextlib, io, json, os, signal, sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
@@ -43,70 +43,66 @@ for module, names in (
         if hasattr(module, name):
             delattr(module, name)
 from theatre.cli import main
-sys.argv = ["echelon", *sys.argv[1:]]
-main()
+for command in json.load(sys.stdin):
+    sys.argv = ["echelon", *command]
+    told = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(told[0]), contextlib.redirect_stderr(told[1]):
+            main()
+    except SystemExit as end:
+        print(json.dumps([end.code, *(one.getvalue() for one in told)]))
 """
 
 
-def on_windows(home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", ON_WINDOWS, *arguments],
+def on_windows(home: Path, *commands: tuple[str | Path, ...]) -> list[tuple[int, str, str]]:
+    """Return code, stdout and stderr of each command, which share one process."""
+    ended = subprocess.run(
+        [sys.executable, "-c", ON_WINDOWS],
         env=environment(home),
         cwd=REPOSITORY,
+        input=json.dumps(commands, default=str),
         capture_output=True,
-        check=False,
+        check=True,
         encoding="utf-8",
     )
+    return [tuple(json.loads(line)) for line in ended.stdout.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("home")
-    run = forked("theatre", "run", CARTOGRAPH, "--json", home=home)
-    assert run.code == 0, run.stdout
-    (found,) = (path.parent for path in home.rglob("manifest.json"))
-    return found
-
-
-def test_without_what_only_posix_has_a_bundle_is_checked_and_a_certificate_shown(
-    bundle: Path, tmp_path: Path
+def test_without_what_only_posix_has_bundles_are_checked_and_nothing_is_run(
+    tmp_path: Path,
 ) -> None:
-    checked = on_windows(tmp_path, "check", bundle)
-    assert (checked.returncode, checked.stderr) == (0, "")
-    assert checked.stdout.endswith("valid, logged (signed by your own key): 38 checks\n")
-    shown = on_windows(tmp_path, "inspect", bundle / "certificate.json")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert "composite" in shown.stdout
-    assert on_windows(tmp_path, "--help").returncode == 0
-
-
-def test_without_what_only_posix_has_a_forged_bundle_is_not_valid_either(
-    bundle: Path, tmp_path: Path
-) -> None:
-    forged = tmp_path / "forged"
-    for path in bundle.rglob("*"):
-        if path.is_file():
-            copy = forged / path.relative_to(bundle)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(path.read_bytes())
+    version = write_module(tmp_path)
+    template = write_theatre(
+        tmp_path, adapter_type="python", endpoint="doubling:double", version=version
+    )
+    bundle = Path(run(template).document["bundle_path"])
+    forged = shutil.copytree(bundle, tmp_path / "forged")
     certificate = forged / "certificate.json"
     document = json.loads(certificate.read_bytes())
     certificate.write_text(json.dumps(document | {"composite_score": 0.9}), encoding="utf-8")
-    assert on_windows(tmp_path, "check", forged).returncode == 10
-
-
-@pytest.mark.parametrize(
-    "command",
-    [("theatre", "run", str(CARTOGRAPH)), ("theatre", "commit", str(CARTOGRAPH)), ("demo",)],
-)
-def test_without_what_only_posix_has_a_command_says_so_in_one_line(
-    tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    ended = on_windows(tmp_path, *command)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    (said,) = ended.stderr.splitlines()
-    assert said.startswith("error (wrong-system): expected Linux or macOS, got a system without ")
-    assert list(tmp_path.iterdir()) == []
+    before = sorted(tmp_path.rglob("*"))
+    checked, shown, helped, refused, *others = on_windows(
+        tmp_path / "home",
+        ("check", bundle),
+        ("inspect", bundle / "certificate.json"),
+        ("--help",),
+        ("check", forged),
+        ("theatre", "run", CARTOGRAPH),
+        ("theatre", "commit", CARTOGRAPH),
+        ("demo",),
+    )
+    assert (checked[0], checked[2]) == (0, "")
+    assert checked[1].endswith("valid, logged (signed by your own key): 38 checks\n")
+    assert (shown[0], "composite" in shown[1], shown[2], helped[0]) == (0, True, "", 0)
+    assert (refused[0], "\nnot valid (" in refused[1]) == (10, True)
+    for code, stdout, stderr in others:
+        assert (code, stdout) == (1, "")
+        (said,) = stderr.splitlines()
+        assert said.startswith(
+            "error (wrong-system): expected Linux or macOS, got a system without "
+        )
+    assert len(others) == 3
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_each_module_of_an_extra_comes_with_that_extra_alone() -> None:
