@@ -387,7 +387,6 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/cli/test_extras.py::test_a_command_that_asks_a_judge",
         "tests/theatre/cli/test_judged_verification.py::test_of_three_judges_the",
         "tests/theatre/cli/test_lazy_group.py::test_a_run_of_a_local_program",
-        "tests/theatre/cli/test_plots.py::test_pictures_are_the_same_bytes",
         "tests/theatre/cli/test_qualified_verification.py::test_a_judge_that_is_qualified",
         "tests/theatre/cli/test_qualify_command.py::test_a_judge_is_asked_about_each_claim_and_his_exchanges_are_kept[anthropic",
         "tests/theatre/debate/test_runs.py::test_estimators_recover",

@@ -10,53 +10,49 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.sealed_evidence import sealed_document, unpacked
 from tests.theatre.cli.doubler import double, run, write_theatre
-from tests.theatre.echelon_process import CARTOGRAPH, Answer, echelon
+from tests.theatre.echelon_process import Answer
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import serving
-from theatre.cli.pictures import certificate_pictures
+from theatre.cli.pictures import certificate_pictures, draw_bundle
 from theatre.svg import page, text
 
-OBSERVER = CARTOGRAPH.with_name("product_observer_v1.json")
 SVG = "{http://www.w3.org/2000/svg}"
-NO_ID = "00000000-0000-4000-8000-000000000000"
 
 
 class Place:
-    """A store with two certified theatres: one whose construct states probabilities, one not.
+    """A store with a certified theatre whose construct states no probability."""
 
-    The pictures of the former are drawn once.
-    """
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.observer = self._run(OBSERVER)
-        self.cartograph = self._run(CARTOGRAPH)
-        self.pictures = home.with_name("not there yet") / "pictures"
-        self.drawn = self.show(self.observer, "--plot", self.pictures)
-
-    def _run(self, template: Path) -> str:
-        run = forked("theatre", "run", template, "--json", home=self.home)
-        assert run.code == 0, run.stdout
-        return str(run.document["theatre_id"])
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        with serving(double) as server:
+            self.template = write_theatre(folder, adapter_type="http", endpoint=server.url)
+            ended = run(self.template, allow="127.0.0.1")
+        assert ended.code == 0, ended.stdout
+        self.doubler = str(ended.document["theatre_id"])
 
     def show(self, *arguments: str | Path, more: Mapping[str, str] | None = None) -> Answer:
-        return forked("theatre", "show", *arguments, home=self.home, more=more)
+        return forked("theatre", "show", self.doubler, *arguments, home=self.home, more=more)
 
-    def certificate(self, theatre_id: str) -> dict[str, Any]:
-        (path,) = (self.home / "theatres" / theatre_id).glob("*/certificate.json")
-        document: dict[str, Any] = json.loads(path.read_bytes())
-        return document
-
-    def aggregate(self, theatre_id: str) -> dict[str, object]:
-        (path,) = (self.home / "theatres" / theatre_id).glob("*/scores/aggregate.json")
-        document: dict[str, object] = json.loads(path.read_bytes())
+    def sealed(self, path: str) -> dict[str, Any]:
+        (found,) = (self.home / "theatres" / self.doubler).glob(f"evidence_bundle_*/{path}")
+        document: dict[str, Any] = json.loads(found.read_bytes())
         return document
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(tmp_path_factory.mktemp("plots") / "home")
+    return Place(tmp_path_factory.mktemp("plots"))
+
+
+@pytest.fixture(scope="module")
+def observer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pictures of the sealed run of a construct that states probabilities."""
+    folder = tmp_path_factory.mktemp("observer")
+    drawn = draw_bundle(unpacked("product_observer_v1", folder), folder / "pictures")
+    assert [path.name for path in drawn] == ["criteria.svg", "reliability.svg"]
+    return folder / "pictures"
 
 
 def texts(picture: Path) -> list[str]:
@@ -66,25 +62,26 @@ def texts(picture: Path) -> list[str]:
     return ["".join(text.itertext()).strip() for text in root.iter(f"{SVG}text")]
 
 
-def test_show_says_which_pictures_were_written(place: Place) -> None:
-    assert (place.drawn.code, place.drawn.stderr) == (0, "")
-    written = [place.pictures / "criteria.svg", place.pictures / "reliability.svg"]
-    assert sorted(place.pictures.iterdir()) == written
-    without = place.show(place.observer).stdout
-    assert place.drawn.stdout == without + "".join(f"plot         {path}\n" for path in written)
-
-
-def test_show_as_a_document_lists_the_pictures(place: Place, tmp_path: Path) -> None:
-    answer = place.show(place.cartograph, "--plot", tmp_path, "--json")
-    without = place.show(place.cartograph, "--json").document
-    assert answer.document == without | {"plots": [str(tmp_path / "criteria.svg")]}
+def test_show_says_which_pictures_were_written(place: Place, tmp_path: Path) -> None:
+    written = tmp_path / "not there yet" / "pictures" / "criteria.svg"
+    drawn = place.show("--plot", written.parent)
+    assert (drawn.code, drawn.stderr) == (0, "")
+    assert drawn.stdout == place.show().stdout + f"plot         {written}\n"
+    answer = place.show("--plot", tmp_path / "again", "--json")
+    without = place.show("--json").document
+    again = tmp_path / "again" / written.name
+    assert answer.document == without | {"plots": [str(again)]}
     assert "plots" not in without
+    # Without probabilities there is no picture of reliability.
+    assert place.sealed("scores/aggregate.json")["calibration"] is None
+    assert [*written.parent.iterdir(), *again.parent.iterdir()] == [written, again]
+    assert again.read_bytes() == written.read_bytes()
 
 
 def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_text(
-    place: Place,
+    observer: Path,
 ) -> None:
-    written = texts(place.pictures / "criteria.svg")
+    written = texts(observer / "criteria.svg")
     assert {
         *("source_fidelity", "signal_classification", "canvas_enrichment_freshness"),
         "composite_score",
@@ -106,22 +103,14 @@ def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_tex
 
 
 def test_the_picture_of_reliability_holds_brier_and_ece_beside_what_chance_would_show(
-    place: Place,
+    observer: Path,
 ) -> None:
-    written = texts(place.pictures / "reliability.svg")
+    written = texts(observer / "reliability.svg")
     assert {
         *("n = 148", "Brier 0.215", "ECE 0.122"),
         "if calibrated: 0.076, 95 % below 0.115",
         "confidence that the construct gave (signal_classification)",
     } <= set(written)
-
-
-def test_without_probabilities_there_is_no_picture_of_reliability(
-    place: Place, tmp_path: Path
-) -> None:
-    assert place.aggregate(place.cartograph)["calibration"] is None
-    place.show(place.cartograph, "--plot", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["criteria.svg"]
 
 
 def test_a_labelled_construct_that_states_no_probability_has_no_picture_of_reliability(
@@ -145,18 +134,11 @@ def test_a_labelled_construct_that_states_no_probability_has_no_picture_of_relia
     assert [path.name for path in folder.iterdir()] == ["criteria.svg"]
 
 
-def test_pictures_are_the_same_bytes_again(place: Place, tmp_path: Path) -> None:
-    again = echelon("theatre", "show", place.observer, "--plot", tmp_path, home=place.home)
-    assert again.code == 0, again.stderr
-    for name in ("criteria.svg", "reliability.svg"):
-        assert (tmp_path / name).read_bytes() == (place.pictures / name).read_bytes()
-
-
-def test_a_picture_says_of_which_certificate_it_is(place: Place) -> None:
-    certificate = place.certificate(place.observer)
+def test_a_picture_says_of_which_certificate_it_is(observer: Path) -> None:
+    certificate = sealed_document("product_observer_v1", "certificate.json")
     for name in ("criteria.svg", "reliability.svg"):
         resolved, expires = (certificate[at][:10] for at in ("theatre_resolved_at", "expires_at"))
-        assert texts(place.pictures / name)[-4:] == [
+        assert texts(observer / name)[-4:] == [
             "n = 163 of 163 episodes scored",
             f"resolved {resolved}, expires {expires}",
             f"commitment {certificate['commitment_hash']}",
@@ -171,7 +153,7 @@ RATED = {
 
 
 def test_a_score_that_people_have_a_share_in_shows_its_parts(place: Place) -> None:
-    certificate = place.certificate(place.cartograph) | {
+    certificate = place.sealed("certificate.json") | {
         "baselines": None,
         "criteria": {"criteria_ids": ["taste", "form"], "weights": {"taste": 0.5, "form": 0.5}},
     }
@@ -209,7 +191,6 @@ def test_nothing_is_written_outside_the_store_and_the_folder(place: Place, tmp_p
     own = tmp_path / "own"
     own.mkdir()
     answer = place.show(
-        place.cartograph,
         "--plot",
         tmp_path / "pictures",
         more={"HOME": str(own), "XDG_CACHE_HOME": "", "XDG_CONFIG_HOME": ""},
@@ -219,9 +200,10 @@ def test_nothing_is_written_outside_the_store_and_the_folder(place: Place, tmp_p
     assert {path.name for path in place.home.iterdir()} == {"theatres"}
 
 
-def test_a_theatre_without_a_certificate_has_no_picture(tmp_path: Path) -> None:
+def test_a_theatre_without_a_certificate_has_no_picture(place: Place, tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "pictures"
-    commit = forked("theatre", "commit", CARTOGRAPH, "--json", home=home)
+    more = {"ECHELON_OUTBOUND_ALLOW": "127.0.0.1"}
+    commit = forked("theatre", "commit", place.template, "--json", home=home, more=more)
     theatre_id = commit.document["theatre_id"]
     answer = forked("theatre", "show", theatre_id, "--plot", folder, "--json", home=home)
     assert (answer.code, answer.document) == (
@@ -242,7 +224,7 @@ def test_a_folder_that_cannot_be_made_is_a_usage_error(
     place: Place, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "a file").write_text("not a folder")
-    answer = place.show(place.cartograph, "--plot", tmp_path / name, "--json")
+    answer = place.show("--plot", tmp_path / name, "--json")
     assert (answer.code, answer.document["error"]["code"]) == (2, "usage")
     assert answer.document["error"]["message"].startswith(
         "Invalid value for --plot: expected a folder, or a place where one can be made, "
