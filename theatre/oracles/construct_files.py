@@ -78,10 +78,9 @@ def named_paths(argument: str, folder: Path) -> list[tuple[str, Path]]:
     for before, text in (("", argument), (option + equals, value)):
         with suppress(OSError, ValueError):
             path = Path(os.path.abspath(folder / text.replace(FOLDER, str(folder))))  # noqa: PTH100
-            # `folder` is resolved: another way to it means the same place.
-            path = path.parent.resolve() / path.name
-            if text not in {"", PYTHON} and (path.is_symlink() or path.exists()):
-                found.append((before, path))
+            if text not in {"", PYTHON} and os.path.lexists(path):
+                # `folder` is resolved: another way to it means the same place.
+                found.append((before, path.parent.resolve() / path.name))
     return found
 
 
