@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.theatre.echelon_process import CARTOGRAPH
+from tests.theatre.cli.doubler import write_module, write_theatre
 from tests.theatre.forked_echelon import forked
 from theatre.api.commitments import commit_template
 from theatre.api.template_files import require_valid
@@ -23,15 +23,18 @@ STEPS = ["created", "committed", "activated", "settling", "resolved"]
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    return Workspace.from_environment({"ECHELON_HOME": str(tmp_path)})
+    return Workspace.from_environment({"ECHELON_HOME": str(tmp_path / "home")})
 
 
 def committed(workspace: Workspace, *, days_ago: float = 0) -> str:
-    """Commit Cartograph so long ago; return the theatre's id."""
+    """Commit a theatre so long ago; return its id."""
+    folder = workspace.home.parent
+    version = write_module(folder)
+    path = write_theatre(folder, adapter_type="python", endpoint="doubling:double", version=version)
     theatre = asyncio.run(
         commit_template(
-            require_valid(parse_object(CARTOGRAPH.read_bytes())),
-            template_folder=CARTOGRAPH.parent,
+            require_valid(parse_object(path.read_bytes())),
+            template_folder=folder,
             workspace=workspace,
             clock=lambda: utc_now() - timedelta(days=days_ago),
         )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.drawn import drawn
 from theatre.cli.demo.reviewers import (
     REVIEWERS,
     asks_who_decided,
@@ -150,7 +151,7 @@ def with_odd_members(*names: str) -> st.SearchStrategy[dict[str, Any]]:
     return st.dictionaries(st.sampled_from(names), ODD | inside, max_size=4)
 
 
-@settings(deadline=None)
+@settings(max_examples=drawn(40))
 @given(
     given=with_odd_members("brief"),
     artisan=with_odd_members("tokens", "direction", "overrides"),

@@ -370,20 +370,6 @@ def test_a_judge_behind_chat_completions_scores_as_the_other_form_does(
     assert (unnamed.answer.code, "--judge-model" in unnamed.answer.stdout) == (2, True)
 
 
-def test_without_a_key_the_words_score_and_say_so(tmp_path: Path) -> None:
-    service = MessagesService(reading)
-    by_default = judged(tmp_path, service, key=None)
-    by_name = judged(tmp_path, service, "--judge", "lexical", "--new")
-    assert by_default.report["results_hash"] == by_name.report["results_hash"]
-    assert by_default.report["commitment_hash"] == by_name.report["commitment_hash"]
-    assert "ANTHROPIC_API_KEY is not set" in by_default.answer.stderr
-    assert "ANTHROPIC_API_KEY" not in by_name.answer.stderr
-    assert (by_default.template["version_pins"]["scorer_version"], service.requests) == (
-        "lexical@2",
-        [],
-    )
-
-
 @pytest.mark.parametrize(
     ("key", "origin", "message"),
     [

@@ -117,15 +117,18 @@ def test_a_model_in_one_line_pins_what_its_data_say_and_runs(tmp_path: Path) -> 
 
 
 def test_a_tool_is_looked_up_when_it_is_pinned(tmp_path: Path) -> None:
-    config = pinned(tmp_path, CONSTRUCTS["mcp"])["product_theatre_config"]
-    assert len(config["adapter_settings"]["tool_sha256"]) == 64
+    project(tmp_path, CONSTRUCTS["mcp"])
+
+    def pinned_tool() -> str:
+        echelon(tmp_path, "pin")
+        template = json.loads((tmp_path / "echelon.template.json").read_bytes())
+        return str(template["product_theatre_config"]["adapter_settings"]["tool_sha256"])
+
+    before = pinned_tool()
     # Another word for the same tool is another one to a model, and so to the pin.
     changed = TOOL_SERVER.replace("Return twice", "Return exactly twice")
     (tmp_path / "tool_server.py").write_text(changed, encoding="utf-8")
-    echelon(tmp_path, "pin")
-    again = json.loads((tmp_path / "echelon.template.json").read_bytes())
-    hashes = again["product_theatre_config"]["adapter_settings"]
-    assert hashes["tool_sha256"] != config["adapter_settings"]["tool_sha256"]
+    assert (len(before), before == pinned_tool()) == (64, False)
 
 
 def test_a_tool_that_the_server_has_not_is_named_with_the_nearest(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from tests.sealed_evidence import unpacked
 from tests.theatre.cartograph_runs import FIXTURES, TEMPLATE
-from tests.theatre.echelon_process import CARTOGRAPH, Answer
+from tests.theatre.cli.doubler import SERVED, write_module, write_theatre
+from tests.theatre.echelon_process import Answer
 from tests.theatre.forked_echelon import forked
 from tests.theatre.rated_runs import desk_of, rate, rated_stage
 from tests.theatre.runs import ScriptedAdapter, Stage, checked, episodes
@@ -175,6 +176,7 @@ def test_a_bundle_that_does_not_pass_is_not_made_again(honest: Path, tmp_path: P
 class InStore(NamedTuple):
     """A run in a store, its certificate kept elsewhere, and what reproducing that came to."""
 
+    template: Path
     home: Path
     kept: Path
     answer: Answer
@@ -184,11 +186,14 @@ class InStore(NamedTuple):
 def in_store(tmp_path_factory: pytest.TempPathFactory) -> InStore:
     folder = tmp_path_factory.mktemp("in-store")
     home, kept = folder / "home", folder / "kept.json"
-    run = forked("theatre", "run", CARTOGRAPH, "--json", "--quiet", home=home).document
+    version = write_module(folder, SERVED)
+    (folder / "constructs.toml").write_text(SERVED, encoding="utf-8")
+    template = write_theatre(folder, adapter_type="http", version=version)
+    run = forked("theatre", "run", template, "--json", "--quiet", home=home).document
     shutil.copy(Path(run["bundle_path"]) / "certificate.json", kept)
-    own = ("--constructs", CARTOGRAPH.parent)
+    own = ("--constructs", folder)
     answer = forked("reproduce", kept, *own, "--json", "--quiet", home=home)
-    return InStore(home, kept, answer)
+    return InStore(template, home, kept, answer)
 
 
 def test_a_certificate_from_elsewhere_finds_its_bundle_in_the_store(
@@ -208,7 +213,7 @@ def test_a_reproduction_is_never_certified_whoever_goes_on_with_it(in_store: InS
     first = next(n for n, one in enumerate(entries) if one["event_type"] == "settling")
     trail.write_bytes(b"".join(trail.read_bytes().splitlines(keepends=True)[:first]))
     shutil.rmtree(answer.document["bundle_path"])
-    new = forked("theatre", "run", CARTOGRAPH, "--json", "--quiet", home=home)
+    new = forked("theatre", "run", in_store.template, "--json", "--quiet", home=home)
     assert new.document["theatre_id"] != folder.name
     again = forked("theatre", "run", folder.name, "--json", "--quiet", home=home)
     assert (again.document["outcome"], again.document["outcome_reason"]) == (
@@ -221,10 +226,12 @@ def test_a_reproduction_is_never_certified_whoever_goes_on_with_it(in_store: InS
     assert (refused.code, refused.document["error"]["code"]) == (3, "not-found")
 
 
-def test_each_commitment_draws_a_coin_of_its_own_and_no_option_chooses_one(tmp_path: Path) -> None:
+def test_each_commitment_draws_a_coin_of_its_own_and_no_option_chooses_one(
+    in_store: InStore, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
     ids = [
-        forked("theatre", "commit", CARTOGRAPH, "--json", home=home).document["theatre_id"]
+        forked("theatre", "commit", in_store.template, "--json", home=home).document["theatre_id"]
         for _ in range(2)
     ]
     lines = []
@@ -242,9 +249,10 @@ def test_each_commitment_draws_a_coin_of_its_own_and_no_option_chooses_one(tmp_p
         assert "--seed" not in told
 
 
-def test_a_lost_coin_ends_the_run_and_says_so(tmp_path: Path) -> None:
+def test_a_lost_coin_ends_the_run_and_says_so(in_store: InStore, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    theatre_id = forked("theatre", "commit", CARTOGRAPH, "--json", home=home).document["theatre_id"]
+    commit = forked("theatre", "commit", in_store.template, "--json", home=home)
+    theatre_id = commit.document["theatre_id"]
     (home / "theatres" / theatre_id / "coin").unlink()
     answer = forked("theatre", "run", theatre_id, "--json", "--quiet", home=home)
     told = answer.document

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import signal
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -125,9 +126,8 @@ def test_a_sealed_run_is_scored_again_to_the_same_certificate(
     assert f"written      {target}" in answer.stdout
 
 
-def test_a_forged_answer_gets_neither_report_nor_certificate(tmp_path: Path) -> None:
-    answer = verify(tmp_path, "--quiet")
-    bundle = Path(answer.document["bundle_path"])
+def test_a_forged_answer_gets_neither_report_nor_certificate(run: Verified, tmp_path: Path) -> None:
+    bundle = shutil.copytree(run.bundle, tmp_path / "bundle")
     forged = bundle / "invocations" / "episode_000001.json"
     forged.write_bytes(forged.read_bytes().replace(b'"status":"success"', b'"status":"refused"'))
     target = tmp_path / "certificate.json"
@@ -138,7 +138,9 @@ def test_a_forged_answer_gets_neither_report_nor_certificate(tmp_path: Path) -> 
 def test_a_run_that_was_too_short_gets_a_report(tmp_path: Path) -> None:
     refusing = write_oracle(tmp_path, REFUSING)
     answer = verify(tmp_path, "--output", str(tmp_path / "kept"), construct=refusing)
-    assert answer.code == 8
+    assert (answer.code, answer.document["replay_count"]) == (8, 3)
+    assert answer.document["episode_counts"]["refused"] == 3
+    assert "this is no verification" in answer.stderr
     assert not (tmp_path / "kept" / "verification_certificate.json").exists()
     target = tmp_path / "report.json"
     scored = command(tmp_path, "score", "--data", tmp_path / "kept", "--output", target, "--json")
