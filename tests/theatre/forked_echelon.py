@@ -151,9 +151,9 @@ os._exit(ended or 0)
 """
 """The process that is forked; it ends with the test runner.
 
-What a command loads only when it needs it stands here, too, where that takes long: securesystemslib
-with what it finds installed (boto3) a fifth of a second, and what is made once of models, schemas
-and installed packages as long. The SDK of a judge, two seconds, comes with the first key.
+What a command loads only when it needs it stands here, too, where that takes long, and what is
+made once of models, schemas and installed packages. The SDK of a judge, two seconds, comes with the
+first key.
 """
 
 AT_THE_START = ("PYTHON", "LANG", "LC_")
