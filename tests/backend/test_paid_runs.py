@@ -189,11 +189,12 @@ def test_what_was_answered_but_not_recorded_is_not_asked_again(
 ) -> None:
     with court(database, tmp_path) as at:
         template: Any = at.stage.template
-        template["scoring"]["criteria_scorers"]["addition"]["params"]["judge"]["repeats"] = 2
+        # Two answers to each episode, and each is judged.
+        template["schema_version"], template["execution_policy"]["repeats"] = "2.2.0", 2
         at.treasury.allow("ada", 0)
         path = committed(at.ada, template)
         covers = int(run(at.ada, path).document["error"].split("covers ")[1].split(" ")[0])
-        # The first of the two passes of the second episode is the last that is paid.
+        # The first of the two answers to the second episode is the last that is paid.
         at.treasury.allow("ada", covers + 2 * USED)
         waiting = run(at.ada, path).document
         assert (waiting["progress"], at.asked()) == (1, 3)

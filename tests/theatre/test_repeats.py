@@ -387,6 +387,15 @@ def test_a_run_that_is_to_stop_begins_no_further_repeat(
             },
             "no computation over episodes",
         ),
+        (
+            {
+                "/scoring/criteria_scorers/colour": {
+                    "scorer": "llm_judge",
+                    "params": {"judge": {"repeats": 3}},
+                }
+            },
+            "at most 5",
+        ),
     ],
 )
 def test_what_reads_one_answer_is_refused(changes: dict[str, Any], wanted: str) -> None:

@@ -39,6 +39,13 @@ PARAMS: JsonObject = {
     "required": ["field"],
     "properties": {"field": {"type": "string", "pattern": "^[a-z_]+$"}},
 }
+
+
+def judgement(case: ScoringCase) -> Judgement:
+    said = yield {"is_right": case.answer}
+    return float(bool(said))
+
+
 SCORERS = {
     "same": Scorer(
         name="same", version="1", kind=ScorerKind.EXACT, params_schema=PARAMS, score=equal
@@ -60,6 +67,7 @@ SCORERS = {
     ),
 }
 SCORERS["words"] = replace(SCORERS["same"], name="words", kind=ScorerKind.TEXTUAL)
+SCORERS["asks"] = replace(SCORERS["same"], name="asks", kind=ScorerKind.JUDGED, judgement=judgement)
 VALIDATOR = TemplateValidator(SCORERS)
 
 AGGREGATION: JsonObject = {"step_id": "aggregate", "type": "aggregation"}
@@ -603,6 +611,9 @@ WARNINGS = [
     Case("measure-unqualified", {**WORDS_DECIDE, WEIGHTS: DROP}, f"{CHOSEN}/left/scorer"),
     Case("measure-unqualified", {**WORDS_DECIDE, f"{RATING}/criterion_id": "left",
          f"{RATING}/share": 0.9}, f"{CHOSEN}/left/scorer", RATED),
+    Case("controls-counted",
+         {"/schema_version": "2.2.0", **MEASURED, f"{CHOSEN}/left/scorer": "asks",
+          "/scorer_pins/asks": "1", **relying("left", "measured")}, f"{CHOSEN}/left"),
     Case("input-spec-read", {f"{SENT}/raw_field": ["/code"]}, f"{SENT}/raw_field", COMPUTED),
     Case("input-spec-read", {f"{STEPS}/1/input_spec": {"raw_fields": ["/code"]}},
          f"{STEPS}/1/input_spec/raw_fields", CHAIN),

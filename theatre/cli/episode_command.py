@@ -33,7 +33,6 @@ _MOST_CALLS = 4
 """So many calls of an episode are shown with all that was sent and answered."""
 
 _SUCCESS = InvocationStatus.SUCCESS.value
-_TIMES = {0: "", 1: ", a second time"}
 
 
 @click.command()
@@ -166,7 +165,9 @@ def _print(document: Mapping[str, Any], *, is_whole: bool) -> None:
     if document["criteria"] is not None:
         _print_scores(document["criteria"], document["composite"], is_whole=is_whole)
         _print_repeats(document.get("repeats"))
-        _print_judgements((record or {}).get(JUDGEMENTS, {}), is_whole=is_whole)
+        judged = (record or {}).get(JUDGEMENTS, {})
+        for place, of_answer in enumerate(judged if isinstance(judged, list) else [judged]):
+            _print_judgements(of_answer, _again(place), is_whole=is_whole)
     for rating in document["ratings"] or ():
         comment = "" if rating["comment"] is None else f": {rating['comment']}"
         echo(f"rated     {rating['score']:g} by {rating['scorer']} ({rating['step_id']}){comment}")
@@ -181,7 +182,7 @@ def _print_calls(record: Mapping[str, Any], asked: JsonValue, *, is_whole: bool)
     width = None if is_whole else terminal_width()
     for number, call in enumerate(calls, start=1):
         place = f"call {number} of {len(calls)}, " if len(calls) > 1 else ""
-        again = _TIMES.get(call["repeat"], f", time {call['repeat'] + 1}")
+        again = _again(call["repeat"])
         status = call["attempts"][-1]["response"]["status"]
         if width is not None and len(calls) > _MOST_CALLS and status == _SUCCESS:
             answer = on_a_line(call["attempts"][-1]["response"]["output_data"])
@@ -200,6 +201,10 @@ def _print_calls(record: Mapping[str, Any], asked: JsonValue, *, is_whole: bool)
             _print_attempt(name, attempt, is_whole=is_whole)
     if width is not None and len(calls) > _MOST_CALLS:
         echo("  what was sent and answered in each call: --full")
+
+
+def _again(repeat: int) -> str:
+    return {0: "", 1: ", a second time"}.get(repeat, f", time {repeat + 1}")
 
 
 def _print_attempt(name: str, attempt: Mapping[str, Any], *, is_whole: bool) -> None:
@@ -245,14 +250,14 @@ def _print_scores(
 
 
 def _print_judgements(
-    judgements: Mapping[str, Sequence[Mapping[str, Any]]], *, is_whole: bool
+    judgements: Mapping[str, Sequence[Mapping[str, Any]]], again: str, *, is_whole: bool
 ) -> None:
     for criterion, exchanges in judgements.items():
         for number, exchange in enumerate(exchanges, start=1):
             answer = exchange["answer"]
             place = f" {number} of {len(exchanges)}" if len(exchanges) > 1 else ""
             why = f", {answer['reason']}" if answer.get("reason") else ""
-            name = f"judge on {criterion}{place}{why}"
+            name = f"judge on {criterion}{again}{place}{why}"
             print_value(name, _words_of(answer), is_whole=is_whole)
 
 

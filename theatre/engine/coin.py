@@ -130,9 +130,13 @@ class Draws:
         """Return the seed of an interactive episode; no request holds it."""
         return self._draw(Purpose.PLAY, episode_id).hex()
 
-    def judge_seed(self, episode_id: str) -> str:
-        """Return what the order follows from in which a judge is shown claims and options."""
-        return self._draw(Purpose.JUDGE, episode_id).hex()
+    def judge_seed(self, episode_id: str, repeat: int | None = None) -> str:
+        """Return what the order follows from in which a judge is shown claims and options.
+
+        `repeat`, from 0, is of which answer, where the episode is asked more than once.
+        """
+        answer = () if repeat is None else (repeat,)
+        return self._draw(Purpose.JUDGE, episode_id, *answer).hex()
 
     def item_rank(self, episode_id: str) -> bytes:
         """Return where an episode stands among those that people may be asked to rate."""

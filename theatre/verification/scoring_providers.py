@@ -12,8 +12,8 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import ANSWER, Scorer
-from theatre.engine.rlmf_export import SealedBundle, judgements_of
+from theatre.engine.models import ANSWER, Scorer, exchanges_of
+from theatre.engine.rlmf_export import SealedBundle
 from theatre.engine.scoring.provider import at_path
 from theatre.judging.panel import judges_of, panel_of, split_of
 from theatre.verification.judge.control_errors import COMPUTATION as CONTROL_ERRORS
@@ -36,9 +36,8 @@ def find_origins(record: JsonObject) -> Iterator[str]:
 
     Scheme, host and port only: the rest may be private to the operator of the judge.
     """
-    for exchanges in judgements_of(record).values():
-        for exchange in exchanges:
-            yield _origin(cast("JsonObject", exchange[ANSWER]).get("origin"))
+    for exchange in exchanges_of(record):
+        yield _origin(cast("JsonObject", exchange[ANSWER]).get("origin"))
 
 
 def _origin(recorded: JsonValue) -> str:

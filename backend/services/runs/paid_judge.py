@@ -11,7 +11,6 @@ import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import cast
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -37,7 +36,7 @@ from theatre.engine.canonical_json import (
     parse_object,
 )
 from theatre.engine.clock import Clock, Sleep
-from theatre.engine.models import JUDGEMENTS
+from theatre.engine.models import exchanges_of
 from theatre.engine.replay import RunJournal
 from theatre.judging.messages import provider_of
 from theatre.judging.model_judge import MAX_ANSWER_BYTES, ModelJudge
@@ -257,8 +256,7 @@ async def _unused_answers(
         return unused
     recorded: Counter[bytes] = Counter()
     async for result in journal.results():
-        judged = cast("dict[str, list[JsonObject]]", result.record.document.get(JUDGEMENTS, {}))
-        for exchange in (one for made in judged.values() for one in made):
+        for exchange in exchanges_of(result.record.document):
             recorded[canonical_bytes(exchange["answer"])] += 1
     for request_sha256, answer in found:
         if recorded[answer]:

@@ -26,6 +26,7 @@ from theatre.engine.scoring.qualification import labelled_set
 from theatre.engine.scoring.run_controls import RATES, WORSE, why_not_borne_out
 from theatre.judging.panel import panel_of
 from theatre.verification.change_facts import change_facts, find_code_names
+from theatre.verification.judge import second_opinion
 from theatre.verification.judge.control_errors import compute
 from theatre.verification.judge.controls import (
     LABELLED,
@@ -243,6 +244,29 @@ def test_the_judges_of_a_panel_are_asked_about_the_same_controls_and_count_as_on
             once[side]["asked"] for side in ("true", "false")))  # fmt: skip
     # Of true ones two of three say so, of false ones two of three do too: the flip and the yes.
     assert rates == {"majority": [1, 0], "unanimous": [0, 1], "unscored": [None, None]}
+
+
+def test_a_control_that_comes_again_with_another_answer_to_the_episode_counts_once(
+    episodes: list[ScoringCase],
+) -> None:
+    once = judged(truthful, episodes[:6])
+    found, _ = counted(once)
+    again, _ = counted([line for line in once for _ in range(2)])
+    asked = sum(found[side]["asked"] for side in ("true", "false"))
+    same = ("true", "false", "sensitivity", "specificity", "independent", "by_source", "by_kind")
+    assert {name: again[name] for name in same} == {name: found[name] for name in same}
+    assert (found["repeated"], again["repeated"]) == (0, asked)
+    words: JsonObject = {"field": "key_claims", "diff": "record.diff_content"}
+    opinion: JsonObject = {
+        "pairs": {CRITERION: "words"},
+        "criteria_scorers": {**SCORERS, "words": {"scorer": "lexical_precision", "params": words}},
+        "beyond": 0.25,
+    }
+    told, twice = (
+        cast("Any", second_opinion.compute(lines, opinion))["criteria"][CRITERION]
+        for lines in (once, [once[0], *once])
+    )
+    assert (told["episodes"], told) == (6, twice)
 
 
 def question(exchange: Any) -> str:  # noqa: ANN401  # an exchange as JSON

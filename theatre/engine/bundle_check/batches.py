@@ -106,10 +106,9 @@ class Recorded:
             return None
         return status, _outputs(calls)
 
-    @property
-    def judgements(self) -> dict[str, list[JsonObject]]:
-        """Return criterion → exchanges, of those that are objects."""
-        judgements = self.document.get(JUDGEMENTS)
+    def judgements(self, repeat: int | None = None) -> dict[str, list[JsonObject]]:
+        """Return criterion → exchanges about an answer, of those that are objects."""
+        judgements = at(self.document, JUDGEMENTS, *(() if repeat is None else (repeat,)))
         return {
             criterion: _objects(exchanges if isinstance(exchanges, list) else [])
             for criterion, exchanges in (judgements.items() if isinstance(judgements, dict) else ())

@@ -95,8 +95,8 @@ class Drawn(Protocol):
     def play_seed(self, episode_id: str) -> str:
         """Return the seed of an interactive episode."""
 
-    def judge_seed(self, episode_id: str) -> str:
-        """Return the seed of the order of what a judge is shown."""
+    def judge_seed(self, episode_id: str, repeat: int | None = None) -> str:
+        """Return the seed of the order of what a judge is shown; `repeat` as in the record."""
 
 
 class CallChecker:

@@ -86,9 +86,9 @@ class StatedDraws:
         """Return the seed that was opened with the episode."""
         return self.seed
 
-    def judge_seed(self, _: str) -> str:
+    def judge_seed(self, _: str, repeat: int | None = None) -> str:
         """Return the seed of what a judge was shown."""
-        found = at(self.record.document, JUDGE_SEED)
+        found = at(self.record.document, JUDGE_SEED, *(() if repeat is None else (repeat,)))
         return found if isinstance(found, str) else ""
 
     def _text(self, number: int, *path: str) -> str:
@@ -196,6 +196,7 @@ class OpenedEpisodes:
             results=scorers.results(episode, answer, label),
             cluster_key=episode.cluster_key,
             confidence=None if answer is None else answer.confidence,
+            repeats=scorers.results_of_repeats(episode, answer, label),
         )
         ledger.compare(CheckId.SCORES, "the result", computed, result)
 

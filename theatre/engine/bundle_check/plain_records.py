@@ -367,14 +367,30 @@ def problems_of_record(committed: Committed, episode: Document, record: Document
     judged = record.keys() & {"judgements", "judge_seed"}
     if record.keys() - judged != members or len(judged) == 1:
         yield f"{where}: other members than a record has"
-    seed = committed.draws.draw("judge", episode["episode_id"]).hex()
+    seed = judge_seeds(committed, episode)
     if record.get("judge_seed", seed) != seed:
         yield f"{where}: another judge_seed than is drawn"
+    several = isinstance(seed, list) and bool(judged)
+    if several and not has_items(record["judgements"], committed.repeats):
+        yield f"{where}: expected judgements of {committed.repeats} answers"
     yield from problems_of_sanitising(committed, episode, record)
     if committed.single_call:
         yield from problems_of_rounds(committed, record)
     for number in range(len(record["calls"])):
         yield from problems_of_call(committed, episode, record, number)
+
+
+def has_items(value: object, count: int) -> bool:
+    """Return whether a value is an array of so many objects."""
+    return isinstance(value, list) and [*map(type, value)] == [dict] * count
+
+
+def judge_seeds(committed: Committed, episode: Document) -> str | list[str]:
+    """Return what the coin draws for a judge: for each answer, where there are several."""
+    draw, name = committed.draws.draw, episode["episode_id"]
+    if committed.repeats == 1:
+        return draw("judge", name).hex()
+    return [draw("judge", name, repeat).hex() for repeat in range(committed.repeats)]
 
 
 def problems_of_call(

@@ -5,7 +5,7 @@ Source: docs/contract/evidence.md §7.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -43,6 +43,7 @@ from theatre.engine.models import (
     EpisodeRunner,
     GroundTruthEpisode,
     InvocationStatus,
+    Judgement,
     PlayedRecord,
     Turn,
     members_of,
@@ -231,7 +232,7 @@ class RecordChecker:
         with self._ledger.noting(CheckId.INVOCATIONS, where=f"{where}: "):
             self._check_record(record, episode, sent)
             if answer is not None:
-                self._check_judgements(record, episode, answer)
+                self._check_judgements(record.document, episode, answer)
         self._check_versions(record, where)
         return answer
 
@@ -251,7 +252,7 @@ class RecordChecker:
         if not isinstance(status, str) or status not in STATUSES:
             return None
         if self._plan.repeats > 1:
-            return self._repeats(record, sent)
+            return self._repeats(record, episode, sent)
         if status != InvocationStatus.SUCCESS.value:
             return EpisodeAnswer(status=InvocationStatus(status), hops={}, sent=sent.value)
         answering = self._plan.hops if self._runner is None else self._plan.hops[:1]
@@ -263,16 +264,20 @@ class RecordChecker:
         return EpisodeAnswer(
             status=InvocationStatus.SUCCESS,
             hops=hops,
-            judgements=record.judgements,
+            judgements=record.judgements(),
             sent=sent.value,
             judge_seed=self._judge_seed(record.document, episode),
         )
 
-    def _judge_seed(self, document: JsonObject, episode: GroundTruthEpisode) -> str:
+    def _judge_seed(
+        self, document: JsonObject, episode: GroundTruthEpisode, repeat: int | None = None
+    ) -> str:
         """Return what the coin draws for a judge; of a run without one nothing is drawn."""
-        return self._draws.judge_seed(episode.episode_id) if JUDGE_SEED in document else ""
+        return self._draws.judge_seed(episode.episode_id, repeat) if JUDGE_SEED in document else ""
 
-    def _repeats(self, record: Recorded, sent: SentInput) -> EpisodeAnswer | None:
+    def _repeats(
+        self, record: Recorded, episode: GroundTruthEpisode, sent: SentInput
+    ) -> EpisodeAnswer | None:
         """Return the answer with those of all repeats; None where one cannot be read."""
         constructs = [hop.construct_id for hop in self._plan.hops]
         repeats = []
@@ -283,7 +288,14 @@ class RecordChecker:
             status, outputs = InvocationStatus(found[0]), found[1]
             succeeded = status is InvocationStatus.SUCCESS
             hops = dict(zip(constructs, outputs, strict=True)) if succeeded else {}
-            repeats.append(EpisodeAnswer(status=status, hops=hops))
+            repeats.append(
+                EpisodeAnswer(
+                    status=status,
+                    hops=hops,
+                    judgements=record.judgements(repeat),
+                    judge_seed=self._judge_seed(record.document, episode, repeat),
+                )
+            )
         status = InvocationStatus(str(record.status))
         return EpisodeAnswer(status=status, hops={}, sent=sent.value, repeats=tuple(repeats))
 
@@ -298,7 +310,12 @@ class RecordChecker:
         require_same("seq", episode.seq, document["seq"])
         require_same("episode_id", episode.episode_id, document["episode_id"])
         if JUDGE_SEED in document:
-            require_same(JUDGE_SEED, self._judge_seed(document, episode), document[JUDGE_SEED])
+            seed: JsonValue = self._judge_seed(document, episode)
+            if self._plan.repeats > 1:
+                seed = [
+                    self._judge_seed(document, episode, one) for one in range(self._plan.repeats)
+                ]
+            require_same(JUDGE_SEED, seed, document[JUDGE_SEED])
         calls = document["calls"]
         if not isinstance(calls, list):
             raise DefectError("calls as an array", render(calls))
@@ -315,14 +332,22 @@ class RecordChecker:
             raise DefectError(f"{made} calls, those of the committed rounds", str(len(calls)))
 
     def _check_judgements(
-        self, record: Recorded, episode: GroundTruthEpisode, answer: EpisodeAnswer
+        self, document: JsonObject, episode: GroundTruthEpisode, answer: EpisodeAnswer
     ) -> None:
-        """Ask again, of the record: exchanges must be those, and all, that the answer asks for."""
+        """Ask again, of the record: exchanges must be those, and all, that each answer asks for."""
         scorers, gold = self._scorers, self._gold
         if isinstance(scorers, Cause) or isinstance(gold, Cause) or not scorers.needs_judge:
             return
-        asked = scorers.judgements(episode, answer, gold.get(episode.episode_id))
-        recorded = record.document[JUDGEMENTS]
+        answers, recorded = answer.repeats or (answer,), document[JUDGEMENTS]
+        by_answer = recorded if answer.repeats else [recorded]
+        if not isinstance(by_answer, list) or len(by_answer) != len(answers):
+            raise DefectError(f"judgements of {len(answers)} answers", render(recorded))
+        for one, of_answer in zip(answers, by_answer, strict=True):
+            asked = scorers.judgements(episode, one, gold.get(episode.episode_id))
+            self._check_asked(asked, of_answer)
+
+    @staticmethod
+    def _check_asked(asked: Mapping[str, Judgement], recorded: JsonValue) -> None:
         if not isinstance(recorded, dict):
             raise DefectError("judgements as an object", render(recorded))
         require_members(recorded, frozenset(asked), "judgements")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
-from theatre.engine.bundle_check.arithmetic import published
-from theatre.engine.bundle_check.batches import stored_records
+from theatre.engine.bundle_check.arithmetic import VERDICT_OF, published
+from theatre.engine.bundle_check.batches import Recorded, stored_records
 from theatre.engine.bundle_check.calls import survives
 from theatre.engine.bundle_check.commitment import bare_lines, episodes
 from theatre.engine.bundle_check.evidence import Evidence
@@ -282,6 +283,7 @@ def episode_lines(
 ) -> Iterator[bytes]:
     """Yield a canonical line for each episode that was run, streaming, in dataset order.
 
+    One for each of its answers, where episodes are asked more than once.
     For evidence that was read whole before: what is wrong with it was noted then. Raises
     DefectError where a file is not what it was.
     """
@@ -293,19 +295,40 @@ def episode_lines(
         item = next((item for item in records if item.position == episode.seq), None)
         if item is None or item.record is None:
             raise DefectError(f"the record of episode {episode.seq} as before", "none")
-        outputs = zip(plan.hops, item.record.outputs, strict=False)
-        document = item.record.document
-        yield canonical_bytes(
-            {
-                "episode_id": episode.episode_id,
-                "input_data": episode.input_data,
-                "expected_output": episode.expected_output,
-                "label": gold.get(episode.episode_id),
-                "outcome": outcome.value,
-                "hops": {hop.construct_id: output for hop, output in outputs},
-                **{name: document[name] for name in (JUDGEMENTS, JUDGE_SEED) if name in document},
-            }
-        )
+        asked: JsonObject = {
+            "episode_id": episode.episode_id,
+            "input_data": episode.input_data,
+            "expected_output": episode.expected_output,
+            "label": gold.get(episode.episode_id),
+        }
+        for answer in _answers(item.record, plan, outcome):
+            yield canonical_bytes(asked | answer)
+
+
+def _answers(
+    record: Recorded, plan: CommittedPlan, outcome: EpisodeOutcome
+) -> Iterator[JsonObject]:
+    """Yield what a line has of each answer in a record."""
+    judged = {name: of for name, of in record.document.items() if name in {JUDGEMENTS, JUDGE_SEED}}
+
+    def hops(outputs: Sequence[JsonObject]) -> JsonObject:
+        named = zip(plan.hops, outputs, strict=False)
+        return {hop.construct_id: output for hop, output in named}
+
+    if plan.repeats == 1:
+        yield {"outcome": outcome.value, "hops": hops(record.outputs), **judged}
+        return
+    for repeat in range(plan.repeats):
+        made = record.round(repeat)
+        if made is None:
+            raise DefectError(f"an answer with repeat {repeat} as before", "none")
+        status, outputs = made
+        yield {
+            "repeat": repeat,
+            "outcome": outcome.value if status == "success" else VERDICT_OF[status],
+            "hops": hops(outputs),
+            **{name: cast("JsonValue", at(of, repeat)) for name, of in judged.items()},
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,15 @@ class PinnedScorers:
         """
         return {one.name: one.result(episode, answer, gold) for one in self._criteria}
 
+    def results_of_repeats(
+        self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None, gold: JsonObject | None
+    ) -> list[tuple[str, dict[str, float | str]]]:
+        """Return status and results of each answer to an episode that was asked repeatedly."""
+        return [
+            (one.status.value, self.results(episode, one, gold))
+            for one in (() if answer is None else answer.repeats)
+        ]
+
     def is_judged(self, name: str) -> bool:
         """Return whether a criterion's scorer rests on what a judge was asked."""
         return self._by_name[name].scorer.judgement is not None
@@ -284,10 +293,7 @@ class EpisodeScoring:
             results=self.scorers.results(episode, answer, gold),
             cluster_key=episode.cluster_key,
             confidence=None if answer is None else answer.confidence,
-            repeats=[
-                (one.status.value, self.scorers.results(episode, one, gold))
-                for one in (() if answer is None else answer.repeats)
-            ],
+            repeats=self.scorers.results_of_repeats(episode, answer, gold),
         )
         if question is not None:
             self.draw.add(episode.episode_id, episode.seq)

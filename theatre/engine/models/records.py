@@ -7,7 +7,7 @@ stand there, and whether they are right, writer and check decide each by itself 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -40,10 +40,20 @@ EPISODE_RESULT = "episode_result"
 """What the runner of an interactive episode made of it; null where a call did not succeed."""
 
 JUDGEMENTS = "judgements"
-"""Criterion → exchanges with a judge; there where the template has judged criteria."""
+"""Criterion → exchanges with a judge; there where the template has judged criteria.
+
+This and the seed are arrays, with a place for each answer, where an episode is asked repeatedly."""
 
 JUDGE_SEED = "judge_seed"
 """What the coin draws for the order of what a judge is shown; there where `judgements` are."""
+
+
+def exchanges_of(record: JsonObject) -> Iterator[JsonObject]:
+    """Yield what a judge was asked about all answers of an invocation record."""
+    judged: Any = record.get(JUDGEMENTS, {})
+    for of_answer in judged if isinstance(judged, list) else [judged]:
+        for exchanges in of_answer.values():
+            yield from exchanges
 
 
 @lru_cache

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import UnaskedError
@@ -87,12 +87,22 @@ class Judge(Protocol):
 
 def judge_providers(params: object) -> frozenset[str]:
     """Return the providers that a scorer's parameters commit to: of its judge, or of a panel's."""
+    named = (one.get("provider") for one in _judges(params))
+    return frozenset(one for one in named if isinstance(one, str))
+
+
+def judge_passes(params: object) -> int:
+    """Return how often an answer is judged by a scorer's parameters: by all judges together."""
+    asked = (one.get("repeats") for one in _judges(params))
+    return sum(int(one) for one in asked if isinstance(one, int | float)) or 1
+
+
+def _judges(params: object) -> list[dict[str, Any]]:
     known = params if isinstance(params, dict) else {}
     panel = known.get("panel")
     judges = panel.get("judges") if isinstance(panel, dict) else [known.get("judge")]
     judges = judges if isinstance(judges, list) else []
-    named = (one.get("provider") for one in judges if isinstance(one, dict))
-    return frozenset(one for one in named if isinstance(one, str))
+    return [one for one in judges if isinstance(one, dict)]
 
 
 ResultT = TypeVar("ResultT")

@@ -199,9 +199,7 @@ class CallingPass:
         """
         template, context = self._template, self._context
         committed = template.execution_policy.max_concurrency
-        limit = committed
-        if self._settings.concurrency_limit is not None:
-            limit = min(limit, self._settings.concurrency_limit)
+        at_a_time = limit = min(committed, self._settings.concurrency_limit or committed)
         block = max(_FEWEST_IN_A_BLOCK, committed)
         order = None
         if template.execution_policy.repeats > 1:
@@ -212,7 +210,7 @@ class CallingPass:
             # Open episodes: a whole block, and those of the block before that are still asked.
             limit += block
         gold = datasets.gold_labels(template.product_theatre_config.gold_label_dataset_id)
-        caller = self._caller(datasets, draws, gold, order)
+        caller = self._caller(datasets, draws, gold, order, at_a_time)
         recorder = Recorder(self._journal, provider=self._provider, gold=gold, clock=self._clock)
         done, total = len(await self._journal.recorded()), datasets.replay.lines_total
         context.on_progress(Progress(done=done, total=total))
@@ -257,6 +255,7 @@ class CallingPass:
         draws: Draws,
         gold: Mapping[str, JsonObject],
         order: RoundOrder | None,
+        at_a_time: int,
     ) -> EpisodeCaller | JudgedCaller:
         template, context = self._template, self._context
         size = template.execution_policy.deterministic_sample
@@ -275,5 +274,10 @@ class CallingPass:
         if self._judge is None:
             return caller
         return JudgedCaller(
-            caller, provider=self._provider, judge=self._judge, draws=draws, gold=gold
+            caller,
+            provider=self._provider,
+            judge=self._judge,
+            draws=draws,
+            gold=gold,
+            limit=at_a_time,
         )

@@ -458,29 +458,57 @@ class JudgedCaller:
         judge: Judge,
         draws: Draws,
         gold: Mapping[str, JsonObject],
+        limit: int,
     ) -> None:
+        """Take what to ask; exchanges about at most `limit` episodes are out at a time."""
         self._caller = caller
         self._provider = provider
         self._judge = judge
         self._draws = draws
         self._gold = gold
+        # Where episodes are asked more than once, many are open: the judge need not feel that.
+        self._places = asyncio.Semaphore(limit)
 
     async def call(self, episode: GroundTruthEpisode) -> CalledEpisode:
         """Return what came of the calls, with the exchanges about each judged criterion.
 
-        Raises what the judge raises: then nothing of the episode is recorded.
+        Each answer to an episode that is asked more than once is judged for itself. Raises what
+        the judge raises: then nothing of the episode is recorded.
         """
         called = await self._caller.call(episode)
+        async with self._places:
+            if not called.repeats:
+                answer = await self._judged(episode, called.answer, None)
+                return replace(called, answer=answer, record=called.record | _kept(answer))
+            answers = [
+                await self._judged(episode, one, repeat)
+                for repeat, one in enumerate(called.repeats)
+            ]
+        by_answer = [_kept(one) for one in answers]
+        kept: JsonObject = {
+            name: [one[name] for one in by_answer] for name in (JUDGEMENTS, JUDGE_SEED)
+        }
+        return replace(
+            called,
+            answer=answers[deciding_repeat([answer.status for answer in answers])],
+            record=called.record | kept,
+            repeats=tuple(answers),
+        )
+
+    async def _judged(
+        self, episode: GroundTruthEpisode, answer: EpisodeAnswer, repeat: int | None
+    ) -> EpisodeAnswer:
+        """Return an answer with what the judge was asked about it."""
         gold = self._gold.get(episode.episode_id)
-        seed = self._draws.judge_seed(episode.episode_id)
-        answer = replace(called.answer, judge_seed=seed)
+        seed = self._draws.judge_seed(episode.episode_id, repeat)
+        answer = replace(answer, judge_seed=seed)
         exchanges: dict[str, list[JsonObject]] = {}
         for criterion, judgement in self._provider.judgements(episode, answer, gold).items():
             _, exchanges[criterion] = await ask_judge(judgement, self._judge)
-        kept: dict[str, JsonValue] = {name: [*made] for name, made in exchanges.items()}
-        return replace(
-            called,
-            # Shares nothing with the record: a scorer may change what it is shown.
-            answer=replace(answer, judgements=copy.deepcopy(exchanges)),
-            record=called.record | {JUDGEMENTS: kept, JUDGE_SEED: seed},
-        )
+        return replace(answer, judgements=exchanges)
+
+
+def _kept(answer: EpisodeAnswer) -> JsonObject:
+    """Return what a record has of a judged answer: a copy, as scorers may change what they see."""
+    exchanges: dict[str, JsonValue] = {name: [*made] for name, made in answer.judgements.items()}
+    return {JUDGEMENTS: copy.deepcopy(exchanges), JUDGE_SEED: answer.judge_seed}

@@ -25,6 +25,7 @@ from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 from theatre.engine.models import (
     JUDGE_SEED,
     JUDGEMENTS,
+    REPEATS,
     Computation,
     EpisodeResult,
     GroundTruthEpisode,
@@ -49,7 +50,8 @@ from theatre.engine.resolution import (
     resolution_document,
 )
 from theatre.engine.schema_registry import SchemaRegistry
-from theatre.engine.scoring import Aggregator, CommittedRating, PanelScores
+from theatre.engine.scoring import Aggregator, CommittedRating, PanelScores, RepeatScores
+from theatre.engine.scoring.repeats import outcome_of_answer
 from theatre.engine.templates import ProductTheatreTemplate, ResolutionStep
 
 # The `deterministic_computation` steps: what each computes, and over what.
@@ -146,18 +148,29 @@ class EpisodeLines:
         self._spool.close()
 
     def add(self, episode: GroundTruthEpisode, result: EpisodeResult) -> None:
-        """Take the next episode that counts."""
-        line: JsonObject = {
+        """Take the next episode that counts: a line, or one for each of its answers."""
+        asked: JsonObject = {
             "episode_id": episode.episode_id,
             "input_data": episode.input_data,
             "expected_output": episode.expected_output,
             "label": self._gold.get(episode.episode_id),
-            "outcome": result.outcome.value,
-            "hops": cast("JsonObject", outputs_of(result.record.document)),
         }
         record = result.record.document
-        line |= {name: record[name] for name in (JUDGEMENTS, JUDGE_SEED) if name in record}
-        self._spool.write(canonical_line(line))
+        judged = {name: record[name] for name in (JUDGEMENTS, JUDGE_SEED) if name in record}
+        repeats = RepeatScores.of_facts(result.facts.get(REPEATS))
+        if repeats is None:
+            hops = cast("JsonObject", outputs_of(record))
+            answer: JsonObject = {"outcome": result.outcome.value, "hops": hops}
+            self._spool.write(canonical_line(asked | answer | judged))
+            return
+        for repeat, status in enumerate(repeats.statuses):
+            answer = {
+                "repeat": repeat,
+                "outcome": outcome_of_answer(status, result.outcome).value,
+                "hops": cast("JsonObject", outputs_of(record, repeat)),
+                **{name: cast("list[JsonValue]", of)[repeat] for name, of in judged.items()},
+            }
+            self._spool.write(canonical_line(asked | answer))
 
     def lines(self) -> Iterator[bytes]:
         """Yield each line without its line feed, from the first."""

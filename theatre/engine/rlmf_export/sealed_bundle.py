@@ -11,7 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import cast
 
-from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object, sha256_hex
 from theatre.engine.errors import BundleError, NotFoundError, ParseError
 from theatre.engine.models import (
     EpisodeOutcome,
@@ -130,21 +130,34 @@ def outputs_of(record: JsonObject) -> dict[str, JsonObject]:
 
 
 def judgements_of(record: JsonObject) -> dict[str, list[JsonObject]]:
-    """Return criterion → exchanges with a judge, in order; empty where no judge was asked."""
-    return cast("dict[str, list[JsonObject]]", record.get(JUDGEMENTS, {}))
+    """Return criterion → exchanges about the answer that counts; empty where none were made."""
+    return cast("dict[str, list[JsonObject]]", _of_answer(record, record.get(JUDGEMENTS, {})))
 
 
 def judge_seed_of(record: JsonObject) -> str:
     """Return what the order of what a judge was shown follows from; empty without a judge."""
-    return cast("str", record.get(JUDGE_SEED, ""))
+    return cast("str", _of_answer(record, record.get(JUDGE_SEED, "")))
+
+
+def _of_answer(record: JsonObject, judged: JsonValue) -> JsonValue:
+    """Return what a member about a judge has of the answer that counts."""
+    return judged[_deciding(_rounds(record))] if isinstance(judged, list) else judged
 
 
 def counting_round(record: JsonObject) -> list[JsonObject]:
     """Return the calls of the round whose status is the episode's: the first, if asked once."""
+    rounds = _rounds(record)
+    return rounds[_deciding(rounds)]
+
+
+def _rounds(record: JsonObject) -> list[list[JsonObject]]:
     calls = cast("list[JsonObject]", record["calls"])
-    rounds = [list(made) for _, made in groupby(calls, key=itemgetter("repeat"))]
+    return [list(made) for _, made in groupby(calls, key=itemgetter("repeat"))]
+
+
+def _deciding(rounds: list[list[JsonObject]]) -> int:
     ends = [cast("JsonObject", last_attempt(made[-1])["response"])["status"] for made in rounds]
-    return rounds[deciding_repeat([InvocationStatus(cast("str", end)) for end in ends])]
+    return deciding_repeat([InvocationStatus(cast("str", end)) for end in ends])
 
 
 def last_attempt(call: JsonObject) -> JsonObject:

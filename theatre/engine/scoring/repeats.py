@@ -15,7 +15,13 @@ from fractions import Fraction
 from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import CriterionResult, InvocationStatus, Scored, Verdict
+from theatre.engine.models import (
+    CriterionResult,
+    EpisodeOutcome,
+    InvocationStatus,
+    Scored,
+    Verdict,
+)
 from theatre.engine.scoring.arithmetic import (
     NANO,
     Z,
@@ -81,6 +87,14 @@ def deciding_repeat(statuses: Sequence[InvocationStatus]) -> int:
         if found is not None:
             return found
     return 0
+
+
+def outcome_of_answer(status: InvocationStatus, outcome: EpisodeOutcome) -> EpisodeOutcome:
+    """Return what one answer of an episode would count as; `outcome` is the episode's."""
+    if status is InvocationStatus.SUCCESS:
+        return outcome
+    refused = status is InvocationStatus.REFUSED
+    return EpisodeOutcome.EXCLUDED if refused else EpisodeOutcome.MISSING
 
 
 def deciding_status(statuses: Sequence[InvocationStatus]) -> InvocationStatus:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from fractions import Fraction
 from typing import Any, cast
 
-from theatre.engine.models import Scorer, ScorerKind, judge_providers
+from theatre.engine.models import Scorer, ScorerKind, judge_passes, judge_providers
 from theatre.engine.oracle_contract import RECORDED_ADAPTERS
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import Finding, Rule, Subject
-from theatre.engine.templates import CURRENT, EXISTING, NEWEST, ScorerChoice
+from theatre.engine.templates import CURRENT, EXISTING, NEWEST, ResolutionStep, ScorerChoice
 
 # Criteria and weights.
 
@@ -204,20 +204,40 @@ def _scorers_not_committed(subject: Subject) -> Iterator[Finding]:
 
 
 def _measure_unqualified(subject: Subject) -> Iterator[Finding]:
-    weights = subject.template.criteria.weights
-    by_people = {step.criterion_id for step in subject.template.hitl_steps if step.share == 1}
     relied_on = _qualifications(subject)
-    for criterion, _, scorer in _installed(subject):
-        counts = criterion not in by_people and weights.get(criterion) != 0
-        if scorer.kind is not ScorerKind.EXACT and counts and criterion not in relied_on:
+    for criterion, _, scorer in _deciding(subject):
+        if scorer.kind is not ScorerKind.EXACT and criterion not in relied_on:
             yield (
                 json_pointer(*_SCORERS, criterion, "scorer"),
                 phrase(
                     "expected a scorer that is exact, a qualification, or a weight of 0; got ",
                     Quoted(scorer.name),
-                    f", which is {scorer.kind}, so the tier is capped at UNVERIFIED",
+                    f", which is {scorer.kind}, so the tier is capped at UNVERIFIED "
+                    "(`echelon qualify` measures it)",
                 ),
             )
+
+
+def _controls_counted(subject: Subject) -> Iterator[Finding]:
+    """Yield what keeps the control items from being there, without which no judge has a tier."""
+    for criterion, choice, scorer in _deciding(subject):
+        if scorer.kind is not ScorerKind.JUDGED or criterion not in _qualifications(subject):
+            continue
+        where = json_pointer(*_SCORERS, criterion)
+        capped = "so no control items are counted, and the tier is capped at UNVERIFIED"
+        if "controls" not in _members(choice.params):
+            yield where, f"expected controls among the params, got none, {capped}"
+        elif not any(_counts_controls(step, criterion, choice) for step in _computations(subject)):
+            wanted = "a step that computes judge_controls over episodes with this very scorer"
+            yield where, f"expected {wanted}, got none, {capped}"
+
+
+def _counts_controls(step: ResolutionStep, criterion: str, choice: ScorerChoice) -> bool:
+    params = step.input_spec.get("params")
+    asked = params.get("criteria_scorers") if isinstance(params, dict) else None
+    wanted = {"scorer": choice.scorer, "params": choice.params}
+    counted = isinstance(asked, dict) and asked.get(criterion) == wanted
+    return counted and step.input_spec.get("computation") == "judge_controls"
 
 
 def _scorer_pins_missing(subject: Subject) -> Iterator[Finding]:
@@ -261,6 +281,10 @@ def _qualification_local(subject: Subject) -> Iterator[Finding]:
         )
 
 
+_MOST_JUDGED = 5
+"""So many times an episode's answers are judged at most (docs/adr/0055)."""
+
+
 def _repeats_fit(subject: Subject) -> Iterator[Finding]:
     """Yield what reads one answer of an episode, where a template commits to more than one."""
     template, policy = subject.template, subject.template.execution_policy
@@ -272,21 +296,36 @@ def _repeats_fit(subject: Subject) -> Iterator[Finding]:
             subject.config.episode_runner != "single_call"
         ),
         "no hitl_steps: people rate one answer": template.hitl_steps,
-        "no computation over episodes: it reads one answer": any(
-            step.type == "deterministic_computation"
-            and step.input_spec.get("over", "episodes") == "episodes"
-            for step in template.resolution_programme
+        "no computation over episodes that reads one answer (those with criteria_scorers score "
+        "each)": any(
+            "criteria_scorers" not in _members(step.input_spec.get("params"))
+            for step in _computations(subject)
         ),
         "a construct that is asked: what is recorded holds one answer": (
             subject.config.adapter_types & RECORDED_ADAPTERS
         ),
-        "no scorer that asks a judge: one answer is judged": any(
-            scorer.judgement is not None for _, _, scorer in _installed(subject)
+        f"at most {_MOST_JUDGED} for repeats times judge passes: all exchanges about an episode "
+        "have to fit its record": any(
+            scorer.judgement is not None
+            and policy.repeats * judge_passes(choice.params) > _MOST_JUDGED
+            for _, choice, scorer in _installed(subject)
         ),
     }
     for wanted, is_missing in reads_one.items():
         if is_missing:
             yield "/execution_policy/repeats", f"expected {wanted}; got repeats: {policy.repeats}"
+
+
+def _computations(subject: Subject) -> Iterator[ResolutionStep]:
+    """Yield the steps that compute over the episodes of the run."""
+    for step in subject.template.resolution_programme:
+        over = step.input_spec.get("over", "episodes")
+        if step.type == "deterministic_computation" and over == "episodes":
+            yield step
+
+
+def _members(params: object) -> Collection[str]:
+    return params if isinstance(params, dict) else ()
 
 
 def _leaves_scorers_open(subject: Subject) -> bool:
@@ -307,6 +346,15 @@ def _installed(subject: Subject) -> Iterator[tuple[str, ScorerChoice, Scorer]]:
             yield criterion, choice, subject.scorers[choice.scorer]
 
 
+def _deciding(subject: Subject) -> Iterator[tuple[str, ScorerChoice, Scorer]]:
+    """Yield what has a weight that is not all people's, as `_installed`."""
+    weights = subject.template.criteria.weights
+    by_people = {step.criterion_id for step in subject.template.hitl_steps if step.share == 1}
+    for criterion, choice, scorer in _installed(subject):
+        if criterion not in by_people and weights.get(criterion) != 0:
+            yield criterion, choice, scorer
+
+
 RULES = (
     Rule("criteria-scored", _criteria_scored),
     Rule("scorer-known", _scorer_known),
@@ -319,6 +367,7 @@ RULES = (
     Rule("qualification-local", _qualification_local, since=NEWEST),
     Rule("scorers-not-committed", _scorers_not_committed, severity="warning"),
     Rule("measure-unqualified", _measure_unqualified, severity="warning"),
+    Rule("controls-counted", _controls_counted, severity="warning", since=NEWEST),
     Rule("scorer-pins-missing", _scorer_pins_missing, severity="warning", since=CURRENT),
 )
 

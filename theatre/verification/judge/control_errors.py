@@ -39,10 +39,10 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
     """Return for each criterion how many controls of either sort the judge was right about.
 
     Several passes and judges count as one, as in a score; of a labelled claim that came twice the
-    first time counts. `sensitivity` and `specificity` have intervals clustered by the change, and
-    `independent` is of how many controls would vary as much. `recognised` is the balanced accuracy
-    of a classifier on words that tells controls from the construct's claims. `findings` are codes
-    for the certificate.
+    first time counts, and so it does of one planted among several answers to an episode.
+    `sensitivity` and `specificity` have intervals clustered by the change, and `independent` is of
+    how many controls would vary as much. `recognised` is the balanced accuracy of a classifier on
+    words that tells controls from the construct's claims. `findings` are codes for the certificate.
     """
     found = {name: _Controls() for name in cast("JsonObject", params["criteria_scorers"])}
     for criterion, episode_id, case in judged_cases(lines, params, SCORER):
@@ -60,7 +60,9 @@ class _Controls:
     def __init__(self) -> None:
         self._answered: list[tuple[str, AnsweredControl]] = []
         self._seen: set[str] = set()
-        self._requests: list[tuple[list[str], list[str]]] = []
+        self._planted: defaultdict[str, set[str]] = defaultdict(set)
+        """By episode what was planted among its earlier answers."""
+        self._requests: dict[str, tuple[list[str], list[str]]] = {}
         self.repeated = 0
 
     def add(self, case: ScoringCase, episode_id: str) -> None:
@@ -72,16 +74,22 @@ class _Controls:
             return
         claims = case.answer if isinstance(case.answer, list) else []
         if controls:
-            own = [text for text in claims if isinstance(text, str)]
-            self._requests.append((own, [one.control.text for one in controls]))
+            # What the answers of an episode have in common is no help to a classifier either.
+            own, ours = self._requests.setdefault(episode_id, ([], []))
+            own += [text for text in claims if isinstance(text, str)]
+            ours += [one.control.text for one in controls]
+        planted = [one.control.text for one in controls if not one.control.claim_id]
         for answered in controls:
             control = answered.control
-            if control.claim_id in self._seen:
+            if control.claim_id in self._seen or (
+                not control.claim_id and control.text in self._planted[episode_id]
+            ):
                 self.repeated += 1
                 continue
             if control.claim_id:
                 self._seen.add(control.claim_id)
             self._answered.append((control.change_id or episode_id, answered))
+        self._planted[episode_id].update(planted)
 
     def as_document(self) -> JsonObject:
         sources = {
@@ -103,7 +111,7 @@ class _Controls:
                 kind: _counts([one for one in self._answered if one[1].control.kind == kind])
                 for kind in kinds
             },
-            "recognised": recognised(self._requests),
+            "recognised": recognised([*self._requests.values()]),
         }
 
 

@@ -36,30 +36,29 @@ _SCORERS = {scorer.name: scorer for scorer in (SCORER, PRECISION, RECALL, REPLY_
 class _Pair:
     """What the episodes come to that both have scored, and how far passes lie apart."""
 
-    judge: list[Fraction] = field(default_factory=list)
-    second: list[Fraction] = field(default_factory=list)
-    differences: dict[str, list[Fraction]] = field(default_factory=dict)
+    scores: dict[str, list[tuple[Fraction, Fraction]]] = field(default_factory=dict)
+    """By episode what both give each answer."""
     spreads: list[Fraction] = field(default_factory=list)
 
     def add(self, episode_id: str, judge: Scored, second: Scored) -> None:
-        """Take an episode that both have scored."""
-        self.judge.append(Fraction(judge.nano, NANO))
-        self.second.append(Fraction(second.nano, NANO))
-        self.differences[episode_id] = [self.judge[-1] - self.second[-1]]
+        """Take an answer that both have scored; an episode counts once, with its mean."""
+        both = Fraction(judge.nano, NANO), Fraction(second.nano, NANO)
+        self.scores.setdefault(episode_id, []).append(both)
 
     def add_passes(self, scores: Sequence[Fraction]) -> None:
-        """Take the passes of an episode, if there was more than one."""
+        """Take the passes over an answer, if there was more than one."""
         if len(scores) > 1:
             self.spreads.append(max(scores) - min(scores))
 
     def as_document(self, beyond: Fraction) -> JsonObject:
-        difference = mean_difference(self.differences)
+        answers = self.scores.items()
+        difference = mean_difference({name: [a - b for a, b in both] for name, both in answers})
         low, high = difference["low"], difference["high"]
         known = isinstance(low, float) and isinstance(high, float)
         return {
-            "episodes": len(self.judge),
-            "judge": _mean(self.judge),
-            "second": _mean(self.second),
+            "episodes": len(self.scores),
+            "judge": _mean_of_means([[a for a, _ in both] for _, both in answers]),
+            "second": _mean_of_means([[b for _, b in both] for _, both in answers]),
             "difference": difference,
             "flagged": known
             and (Fraction(cast("float", low)) > beyond or Fraction(cast("float", high)) < -beyond),
@@ -115,6 +114,10 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
 
 def _mean(scores: Sequence[Fraction]) -> float | None:
     return rounded_number(sum(scores, Fraction(0)) / len(scores)) if scores else None
+
+
+def _mean_of_means(by_episode: Sequence[Sequence[Fraction]]) -> float | None:
+    return _mean([sum(scores, Fraction(0)) / len(scores) for scores in by_episode])
 
 
 _TEXT: JsonObject = {"type": "string", "minLength": 1}
