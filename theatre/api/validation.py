@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from theatre.api.draft_files import resolve_file
 from theatre.api.qualifications import qualification_faults
@@ -20,7 +22,9 @@ from theatre.engine.errors import (
     TheatreError,
     UnknownScorerError,
 )
-from theatre.engine.schema_registry import SchemaRegistry, SchemaViolation
+from theatre.engine.schema_registry import SchemaRegistry, SchemaViolation, json_pointer
+from theatre.engine.scoring.measure_policy import named_qualifications
+from theatre.engine.scoring.run_controls import FEWEST_CONTROLS
 from theatre.engine.templates import ProductTheatreTemplate, TemplateView
 from theatre.files.datasets import DatasetRoots, verify_datasets
 from theatre.files.evidence_preview import preview_evidence
@@ -41,6 +45,7 @@ def validate_written(
         warnings += report.warnings
         if report.view is not None and not errors:
             evidence, found = _look_at_files(document, report.view, path.parent, workspace)
+            warnings += _foreseen_caps(document, evidence or {})
             # Of a draft they stand between it and its template; a template may be run elsewhere.
             (errors if written.is_draft else warnings).extend(found)
             if isinstance(report.view, ProductTheatreTemplate) and not found:
@@ -79,6 +84,30 @@ def _look_at_files(
     if evidence is not None:
         found = [*data_faults(document, view, roots, load_scorers())]
     return evidence, [*found, *stale_versions(view, workspace.places(folder))]
+
+
+def _foreseen_caps(document: JsonObject, evidence: JsonObject) -> Iterator[SchemaViolation]:
+    """Yield why a judge whose qualification a template names will carry no tier, or may not."""
+    unqualified: Any = evidence.get("unqualified", {})
+    for criterion in sorted(unqualified.keys() & named_qualifications(document).keys()):
+        yield SchemaViolation(
+            pointer=json_pointer("scoring", "qualifications", criterion),
+            rule="qualification-weak",
+            detail="expected a qualification that carries a tier, got one that caps it at "
+            f"UNVERIFIED ({unqualified[criterion]}): qualify another measure with "
+            "`echelon qualify`, or give the criterion the weight 0",
+        )
+    controls: Any = evidence.get("controls", {})
+    for criterion, answers in sorted(controls.items()):
+        if answers is not None and answers < FEWEST_CONTROLS:
+            yield SchemaViolation(
+                pointer=json_pointer("scoring", "criteria_scorers", criterion, "params"),
+                rule="controls-few",
+                detail=f"expected control items with {FEWEST_CONTROLS} answers or more, got them "
+                f"with {answers:.3g} on average: each brings of either sort half as many as it "
+                f"has claims, or up to all; with fewer than {FEWEST_CONTROLS} of a sort in the run "
+                "the tier is capped at UNVERIFIED. Take more episodes, or a smaller controls.every",
+            )
 
 
 def _missing_data(view: TemplateView, roots: DatasetRoots) -> list[SchemaViolation]:

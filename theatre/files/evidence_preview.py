@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
+from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.coin import COIN_BYTES, Coin, Draws
@@ -53,6 +54,9 @@ def preview_evidence(
 ) -> JsonObject:
     """Return `data_audit`, `baselines`, `findings` and `caps` of a run in which all goes well.
 
+    And, as `unqualified`, why measures carry no tier, and as `controls` with about how many answers
+    control items ride along where a measure does only with them, both by criterion.
+
     The datasets are those that `verify_datasets` has accepted. Raises UnknownScorerError and
     PinMismatchError where the committed scorers are not to be had, ProgrammeError where the
     `episode_runner` is not.
@@ -91,7 +95,31 @@ def preview_evidence(
         document, view, provider.scorer_kinds, provider.scorer_pins, qualifications
     )
     caps: list[JsonValue] = [*_caps(view, audit, applies, unqualified)]
-    return {"data_audit": audit, "baselines": baselines, "findings": findings, "caps": caps}
+    without_controls = unqualified_measures(
+        document, view, provider.scorer_kinds, provider.scorer_pins, qualifications, {}
+    )
+    return {
+        "data_audit": audit,
+        "baselines": baselines,
+        "findings": findings,
+        "caps": caps,
+        "unqualified": {**unqualified},
+        "controls": {
+            criterion: _answers_with_controls(view, criterion, applies[criterion])
+            for criterion in without_controls.keys() - unqualified.keys()
+        },
+    }
+
+
+def _answers_with_controls(
+    view: ProductTheatreTemplate, criterion: str, episodes: int
+) -> float | None:
+    """Return with how many answers control items ride along on average; None if with none."""
+    controls = view.scoring.criteria_scorers[criterion].params.get("controls")
+    if not isinstance(controls, dict):
+        return None
+    answers = episodes * view.execution_policy.repeats
+    return answers / float(cast("float", controls["every"]))
 
 
 def _caps(

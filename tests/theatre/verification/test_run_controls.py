@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,14 +17,17 @@ from tests.theatre.forged_bundle import Effort, document, load, resealed, store,
 from tests.theatre.pages.test_verify_js import failed
 from tests.theatre.pages.verify_page import ask, of_bundle
 from tests.theatre.qualified_runs import qualification, signed
+from tests.theatre.repeated_runs import share
 from tests.theatre.runs import (
     LATE,
     Finished,
     ScriptedAdapter,
+    Stage,
     answer_as_asked,
     call_step,
     checked,
     pilot_stage,
+    with_changes,
 )
 from tests.theatre.verification.messages_server import MessagesService
 from tests.theatre.verification.test_judge_controls import (
@@ -36,9 +41,12 @@ from tests.theatre.verification.test_judge_controls import (
     verdicts_by,
 )
 from tests.theatre.verification.test_model_judge import using
+from theatre.api.functions import validate
+from theatre.api.template_files import validate_template
 from theatre.engine.bundle_check import measures
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
+from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import RunContext
 from theatre.engine.scoring import run_controls, wilson_interval
 from theatre.engine.scoring.differences import Tally, share_of_pairs
@@ -61,13 +69,13 @@ def qualified(tmp_path_factory: pytest.TempPathFactory) -> tuple[JsonObject, byt
     return made, signed(made, tmp_path_factory.mktemp("trust"))
 
 
-def run_of(
+def stage_of(
     folder: Path,
-    rule: Rule,
     count: int,
-    file: tuple[JsonObject, bytes] | None,
-) -> Finished:
-    """Return a run of which every claim was judged by `rule`, with what the judge is said to be."""
+    file: tuple[JsonObject, bytes],
+    repeats: int = 1,
+) -> Stage:
+    """Return a theatre whose claims a judge scores, with what he is said to be."""
     records: list[JsonObject] = []
     for number in range(count):
         name, diff, claims = sentences()[number % 100]
@@ -83,6 +91,7 @@ def run_of(
     }  # fmt: skip
     changes: dict[str, JsonValue] = {
         "/schema_version": "2.2.0",
+        "/execution_policy/repeats": repeats,
         "/criteria": {"criteria_ids": [CRITERION], "criteria_human": "Says what is so.",
                       "weights": {CRITERION: 1}},
         "/scorer_pins": {SCORER.name: SCORER.version},
@@ -90,18 +99,29 @@ def run_of(
         "/resolution_programme": [
             call_step(), {"step_id": "aggregate", "type": "aggregation"}, step],
     }  # fmt: skip
-    if file is not None:
-        named: JsonObject = {"dataset": "measured", "sha256": canonical_sha256(file[0])}
-        changes["/product_theatre_config/dataset_paths"] = {"measured": FILE}
-        changes["/scoring/qualifications"] = {CRITERION: named}
-    further = {} if file is None else {FILE: file[1]}
-    stage = pilot_stage(folder, records, changes=changes, further=further)
+    named: JsonObject = {"dataset": "measured", "sha256": canonical_sha256(file[0])}
+    changes["/product_theatre_config/dataset_paths"] = {"measured": FILE}
+    changes["/scoring/qualifications"] = {CRITERION: named}
+    return pilot_stage(folder, records, changes=changes, further={FILE: file[1]})
+
+
+def run_of(
+    folder: Path, rule: Rule, count: int, file: tuple[JsonObject, bytes], repeats: int = 1
+) -> Finished:
+    """Return a run of which every claim was judged by `rule`."""
+    stage = stage_of(folder, count, file, repeats)
 
     async def run(judge: ModelJudge) -> Finished:
         def around(surroundings: RunContext) -> RunContext:
             return replace(surroundings, judge=judge)
 
-        return await stage.perform(ScriptedAdapter(answer_as_asked), around=around)
+        return await stage.perform(ScriptedAdapter(now_this_now_that), around=around)
+
+    def now_this_now_that(request: OracleInvocationRequest) -> JsonObject:
+        said: Any = answer_as_asked(request)
+        if repeats == 1 or share(request.invocation_id) < Fraction(2, 3):
+            return cast("JsonObject", said)
+        return {"output_data": {"key_claims": said["output_data"]["key_claims"][:1]}}
 
     return cast("Finished", using(MessagesService(verdicts_by(rule)), run))
 
@@ -161,6 +181,23 @@ def test_controls_that_bear_a_qualification_out_carry_a_tier(honest: Finished) -
     assert words(honest.bundle) == ("consistent", set())
 
 
+def test_each_of_several_answers_is_judged_and_the_controls_still_decide(
+    tmp_path: Path, qualified: tuple[JsonObject, bytes], honest: Finished
+) -> None:
+    run = run_of(tmp_path, erring, 50, qualified, repeats=2)
+    tier, reasons, _, corrected = outcome_of(run)
+    assert (tier, reasons, corrected["n"]) == ("BACKTESTED", {}, 50)
+    certificate: Any = run.document("certificate.json")
+    found = certificate["repeats"]["criteria"][CRITERION]
+    assert found["items_like_these"] == certificate["score_intervals"][CRITERION]
+    assert found["these_items"]["high"] - found["these_items"]["low"] < (
+        found["items_like_these"]["high"] - found["items_like_these"]["low"]
+    )
+    alone = outcome_of(honest)[3]["controls"]["true"]["asked"]
+    assert alone < corrected["controls"]["true"]["asked"] <= 2 * alone
+    assert words(run.bundle) == ("consistent", set())
+
+
 def test_who_knows_the_labelled_set_by_heart_carries_none_and_the_page_says_so(
     tmp_path: Path, qualified: tuple[JsonObject, bytes], honest: Finished
 ) -> None:
@@ -184,28 +221,64 @@ def test_who_knows_the_labelled_set_by_heart_carries_none_and_the_page_says_so(
 def test_enough_controls_correct_the_score_themselves(
     tmp_path: Path, qualified: tuple[JsonObject, bytes]
 ) -> None:
-    for name, file in (("qualified", qualified), ("not", None)):
-        run = run_of(tmp_path / name, erring, 130, file)
-        tier, reasons, _, corrected = outcome_of(run)
-        assert (corrected["errors_from"], corrected["reason"], corrected["n"]) == (
-            "controls", None, 130,
-        )  # fmt: skip
-        assert (tier, bool(reasons)) == (("BACKTESTED", False) if file else ("UNVERIFIED", True))
-        said: list[Any] = run.lines("ground_truth/dataset.jsonl")
-        right = [
-            truths()[claim, one["input_data"]["record"]["diff_content"]]
-            for one in said
-            for claim in one["input_data"]["answer"]["output_data"]["key_claims"]
+    run = run_of(tmp_path, erring, 130, qualified)
+    tier, reasons, _, corrected = outcome_of(run)
+    assert (corrected["errors_from"], corrected["reason"], corrected["n"]) == (
+        "controls", None, 130,
+    )  # fmt: skip
+    assert (tier, reasons) == ("BACKTESTED", {})
+    said: list[Any] = run.lines("ground_truth/dataset.jsonl")
+    right = [
+        truths()[claim, one["input_data"]["record"]["diff_content"]]
+        for one in said
+        for claim in one["input_data"]["answer"]["output_data"]["key_claims"]
+    ]
+    truth = sum(right) / len(right)
+    assert corrected["low"] < truth < corrected["high"]
+    assert words(run.bundle) == ("consistent", set())
+
+
+FORESEEN = ("controls-", "qualification-weak", "measure-unqualified")
+
+
+def test_a_cap_that_no_answer_could_lift_is_foreseen(
+    tmp_path: Path, qualified: tuple[JsonObject, bytes]
+) -> None:
+    scorer = f"/scoring/criteria_scorers/{CRITERION}"
+    bare: JsonObject = {name: value for name, value in PARAMS.items() if name != "controls"}
+    made = qualification(
+        lambda *_: 1.0, scorer=SCORER.name, version=SCORER.version, kind="judged", params=bare
+    )
+    weak = made, signed(made, tmp_path / "trust")
+    cases = {
+        "enough": (15, qualified, 2, set()),
+        "few": (29, qualified, 1, {("controls-few", f"{scorer}/params")}),
+        "weak": (30, weak, 1, {("qualification-weak", f"/scoring/qualifications/{CRITERION}")}),
+    }
+    for name, (count, file, repeats, expected) in cases.items():
+        stage = stage_of(tmp_path / name, count, file, repeats)
+        path = stage.data / "template.json"
+        path.write_text(json.dumps(stage.template), encoding="utf-8")
+        found = {(one.rule, one.pointer) for one in validate(path).warnings}
+        assert {one for one in found if one[0].startswith(FORESEEN)} == expected, name
+    template = stage_of(tmp_path / "uncounted", 1, qualified).template
+    without: list[tuple[str, JsonValue]] = [
+        ("/resolution_programme/2/input_spec/over", "measured"),
+        ("/resolution_programme/2/input_spec/params/criteria_scorers", {}),
+        (f"{scorer}/params", bare),
+    ]
+    for pointer, value in without:
+        changed = with_changes(template, {pointer: value})
+        warned = [(one.rule, one.pointer) for one in validate_template(changed).warnings]
+        assert [one for one in warned if one[0].startswith(FORESEEN)] == [
+            ("controls-counted", scorer)
         ]
-        truth = sum(right) / len(right)
-        assert corrected["low"] < truth < corrected["high"]
-        assert words(run.bundle) == ("consistent", set())
 
 
 # What both readings make of the same tallies: the engine's, and the check's own.
 
 
-def share(right: int, asked: int) -> JsonObject:
+def rate_of(right: int, asked: int) -> JsonObject:
     return share_of_pairs({str(at): Tally(int(at < right), 1) for at in range(asked)})
 
 
@@ -221,8 +294,8 @@ def tallies(
         return {
             **{side: {"right": right, "asked": asked} for side, (right, asked) in sides.items()},
             "unusable": 0,
-            "sensitivity": share(true, of_true),
-            "specificity": share(false, of_false),
+            "sensitivity": rate_of(true, of_true),
+            "specificity": rate_of(false, of_false),
         }
 
     whole = part(*(one + two for one, two in zip(planted, labelled, strict=True)))
@@ -313,6 +386,12 @@ def test_engine_and_check_decide_alike(
     codes = run_controls.contradictions(read, controls)
     assert {CONTRADICTED} & {*measures.measure_findings(again, controls)} == {*codes}
     assert bool(codes) is (fault == run_controls.WORSE)
+    if counted is not None:  # and without a qualification they correct a score alone
+        bare: JsonObject = {**template, "scoring": {"criteria_scorers": SCORERS}}
+        alone: Any = run_controls.corrected_scores(bare, pins, aggregate, {}, controls)
+        certified = measures.certified(bare, pins, {}, aggregate, controls)["corrected_scores"]
+        assert measures.near_corrected(certified, alone) == alone
+        assert alone[CRITERION]["errors_from"] == "controls"
 
 
 PROGRAMME: list[Any] = [
