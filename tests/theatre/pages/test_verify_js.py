@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -458,11 +459,15 @@ def test_each_changed_proof_is_red(issued: IssuedBundle) -> None:
         signature["sig"][:20] + other_letter + signature["sig"][21:]
     )
     revoked: Any = issued.trust.as_document()["keys"]
+    trail = (issued.bundle / "audit_trail.jsonl").read_bytes()
+    # A run that began without what the log gave, and may have begun before the commitment.
+    early = re.sub(rb'"run_nonce":"\w+"', b'"run_nonce":"' + b"1" * 64 + b'"', trail)
     changes: list[tuple[str, dict[str, bytes | None], str]] = [
         ("signature", {name(signed): canonical_line(other)}, trust_of(issued)),
         ("signature", {name(signed): raw[signed] + b"\n"}, trust_of(issued)),
         ("certificate-logged", {name(logged): raw[committed]}, trust_of(issued)),
         ("commitment-logged", {name(committed): raw[logged]}, trust_of(issued)),
+        ("commitment-logged", {"audit_trail.jsonl": early}, trust_of(issued)),
         (
             "signer-trusted",
             {},
@@ -497,7 +502,15 @@ def test_who_has_not_the_key_changes_nothing_unseen(issued: IssuedBundle, count:
     assert [m.name for (m, _), one in zip(questions, answers, strict=True) if not failed(one)] == []
 
 
-# The command.
+# The file, and the command.
+
+
+def test_it_is_read_in_about_half_an_hour() -> None:
+    """docs/pages.md says how long it is: what is added has to take something away."""
+    text = VERIFY.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 1390
+    assert len(text.split()) <= 8050
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def ran(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

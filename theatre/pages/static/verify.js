@@ -635,12 +635,13 @@ async function factsOf(bundle) {
   const inputs = ran.map(({ episode, record }) =>
     canonical(bundle.playsTurns ? episode.input_data : record.sent));
   const distinct = (holds) => new Set(inputs.filter((_, at) => holds(ran[at]))).size;
-  const [n, d] = lowest(plan.mostRefused);
+  const { n, d } = plan.mostRefused;
+  const [most, by] = [n, d].map((one) => one / divisor(n, d));
   const { unqualified_measures: stated } = bundle.json("tier.json").facts;
   return {
     replay_count: outcomes.scored, failures: outcomes.missing, refusals: outcomes.excluded,
     run: ran.length, total: episodes.length,
-    max_refusal_rate: d === 1n ? `${n}` : `${n}/${d}`, criterion_counts: counts,
+    max_refusal_rate: by === 1n ? `${most}` : `${most}/${by}`, criterion_counts: counts,
     construct_id: underTest, construct_version: named.construct_version, adapter_pin: adapter,
     rehearsal: calls.some((call) => call.adapter.startsWith("mock@")),
     distinct_inputs: distinct((one) => one.outcome === "scored"),
@@ -1153,11 +1154,7 @@ const round6 = (number) => Number(number.toFixed(6));
 const countsOf = (words, found) =>
   Object.fromEntries(words.map((word) => [word, found.filter((one) => one === word).length]));
 
-function lowest({ n, d }) {
-  let [a, b] = [n, d];
-  while (b) [a, b] = [b, a % b];
-  return [n / a, d / a];
-}
+const divisor = (a, b) => (b ? divisor(b, a % b) : a);
 
 /** A number from 0 on as it is written: `0.1` is a tenth. */
 function exact(number) {
