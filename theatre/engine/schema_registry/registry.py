@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from theatre.engine.canonical_json import MAX_DEPTH, canonical_json
 from theatre.engine.errors import CanonicalisationError, ResourceMissingError
@@ -177,8 +177,26 @@ class SchemaRegistry:
                 raise ResourceMissingError(
                     f"expected the schema {name} in docs/schemas, got no readable file"
                 ) from error
-            self._compile[name] = _compile(json.loads(text))
+            self._compile[name] = _compile(_joined(json.loads(text)))
         return self._compile[name]
+
+
+def _joined(schema: JsonObject) -> JsonObject:
+    """Put in the place of each reference what it names: looking them up takes half of the time."""
+    seen: set[int] = set()
+
+    def part(node: JsonValue) -> JsonValue:
+        while isinstance(node, dict) and "$ref" in node and node.keys() <= {"$ref", "description"}:
+            path = cast("str", node["$ref"]).removeprefix("#/").split("/")
+            node = reduce(lambda at, key: cast("JsonObject", at)[key], path, cast("Any", schema))
+        if isinstance(node, dict) and id(node) not in seen:
+            seen.add(id(node))
+            node.update({key: part(value) for key, value in node.items()})
+        elif isinstance(node, list):
+            node[:] = [part(value) for value in node]
+        return node
+
+    return cast("JsonObject", part(schema))
 
 
 @lru_cache(maxsize=256)
