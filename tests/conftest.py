@@ -74,10 +74,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_elsewhere = item.path.parent != ENGINE_TESTS
         if is_elsewhere and item.get_closest_marker("traced") is None:
             item.add_marker(pytest.mark.untraced)
+        few = item.get_closest_marker("untraced_but")
+        if few is not None and item.nodeid.partition("[")[2][:-1] not in few.args:
+            item.add_marker(pytest.mark.untraced)
         part = part_of(item.nodeid)
         if part is not None:
             item.add_marker(pytest.mark.soak)
             item.add_marker(f"soak_{part}")
+    # What a file's tests share is set up where the tracer sees it.
+    place = {item.path: place for place, item in enumerate(items)}
+    items.sort(key=lambda it: (place[it.path], it.get_closest_marker("untraced") is not None))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -138,6 +138,19 @@ TOLD: list[tuple[str, Edit, set[str]]] = [
 # fmt: on
 
 
+@pytest.mark.untraced_but(
+    "a comment that is no text",
+    "a score behind the end of its step",
+    "a score behind the time",
+    "a score of no item",
+    "a score refused as an author's",
+    "a score refused for nothing",
+    "a score that is no number",
+    "given up before the time",
+    "never opened",
+    "nobody",
+    "one person for two",
+)
 @pytest.mark.parametrize(("edit", "failed"), [pytest.param(*case[1:], id=case[0]) for case in TOLD])
 def test_a_trail_that_tells_what_was_not_so_is_named(
     files: Files, tmp_path: Path, edit: Edit, failed: set[str]

@@ -106,6 +106,7 @@ def test_calls_and_answers_follow_each_other_between_commitment_and_sealing(
     assert failed_ids(check(store(forged, tmp_path / "bundle"))) == failed
 
 
+@pytest.mark.untraced
 def test_the_trail_never_goes_back(files: Files, tmp_path: Path) -> None:
     entries = lines(files, TRAIL)
     number = next(n for n, entry in enumerate(entries) if entry["event_type"] == "settling")

@@ -123,6 +123,17 @@ TRAIL_EDITS: list[tuple[Callable[[list[Any]], object], str]] = [
 # fmt: on
 
 
+@pytest.mark.untraced_but(
+    "<lambda>-a last entry sealed0",
+    "<lambda>-activated/previous_environment",
+    "<lambda>-an event of the lifecycle1",
+    "<lambda>-as texts",
+    "<lambda>-at as an RFC 3339 time",
+    "<lambda>-environment_hash as a SHA-256",
+    "<lambda>-episodes_recorded from None to None",
+    "<lambda>-the detail of episodes_recorded",
+    "<lambda>-the detail of settling",
+)
 @pytest.mark.parametrize(("edit", "expected"), TRAIL_EDITS)
 def test_a_trail_off_its_way_is_named_though_its_chain_holds(
     files: Files, tmp_path: Path, edit: Callable[[list[Any]], object], expected: str

@@ -70,6 +70,7 @@ def checked_with(folder: Path, sanitiser: InputSanitiser | None) -> CheckReport:
     )
 
 
+@pytest.mark.untraced_but("None-none")
 @pytest.mark.parametrize(
     ("sanitiser", "installed"),
     [
@@ -115,6 +116,7 @@ BESIDE: list[tuple[str, int, Callable[[Record], object], set[str]]] = [
 # fmt: on
 
 
+@pytest.mark.untraced_but("another input at a later call")
 @pytest.mark.parametrize(
     ("seq", "edit", "failed"), [pytest.param(*case[1:], id=case[0]) for case in BESIDE]
 )

@@ -152,6 +152,7 @@ def test_what_is_no_json_is_refused_at_any_depth(value: object, message: str) ->
         canonical_json({"a": [1, {"b": value}]})
 
 
+@pytest.mark.untraced
 @given(JSON)
 def test_the_canonical_form_parses_back_to_the_same_canonical_form(value: JsonValue) -> None:
     form = canonical_json(value)

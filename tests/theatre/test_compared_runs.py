@@ -178,6 +178,7 @@ def test_other_terms_are_refused_and_named(
         compared(right, other)
 
 
+@pytest.mark.untraced
 def test_what_the_author_calls_it_is_no_term(right: Finished, tmp_path: Path) -> None:
     changes: dict[str, JsonValue] = {
         "/theatre_id": "product_other_v1",

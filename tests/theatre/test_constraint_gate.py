@@ -49,6 +49,7 @@ def test_any_other_spelling_of_a_preference_is_full(tier: str, declared: str | N
     assert effective_review(tier, declared) == "full"
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("declared", [*REVIEWS, None, "SKIP"])
 @pytest.mark.parametrize(
     "tier",

@@ -119,6 +119,7 @@ def test_without_a_word_on_identities_authors_are_kept_out_and_one_person_is_eno
     assert rate(waiting.stage, "Grace", dict.fromkeys(waiting.items, 3)).enough
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("again", ["Grace", " grace ", "GRACE"])
 def test_the_same_identity_scores_an_item_once(waiting: Waiting, again: str) -> None:
     rate(waiting.stage, "Grace", [waiting.score(4)])
@@ -136,6 +137,7 @@ def test_one_person_under_two_spellings_is_one_person(waiting: Waiting) -> None:
     assert (desk.answered, desk.complete_scorers) == ({"Grace": 3}, 1)
 
 
+@pytest.mark.untraced
 def test_an_item_twice_in_one_file_is_refused(waiting: Waiting) -> None:
     refusals = waiting.refusal("Grace", waiting.score(), waiting.score(4))
     assert [code for code, _ in refusals] == ["item-already-scored"]
@@ -173,6 +175,7 @@ def test_what_is_no_finite_number_is_refused(
     assert detail["score"] == noted
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("score", [1, 5, 1.0, 3.25])
 def test_the_ends_of_the_scale_and_what_lies_between_are_taken(
     waiting: Waiting, score: float
@@ -180,6 +183,7 @@ def test_the_ends_of_the_scale_and_what_lies_between_are_taken(
     assert rate(waiting.stage, "Grace", [waiting.score(score)]).answered == {"Grace": 1}
 
 
+@pytest.mark.untraced
 def test_what_is_no_item_is_refused(waiting: Waiting) -> None:
     (other,) = [f"pilot-{n}" for n in range(1, 9) if f"pilot-{n}" not in waiting.items][:1]
     for episode_id in (other, "", "pilot-1\x1b[0m" * 100, "\udc80"):
@@ -230,6 +234,7 @@ def test_of_several_scores_all_are_taken_or_none_and_each_reason_is_told(
     assert [one["episode_id"] for one in noted] == waiting.items[1:]
 
 
+@pytest.mark.untraced_but("aggregate")
 @pytest.mark.parametrize("step_id", ["aggregate", "elsewhere", "", "\udc80"])
 def test_a_step_that_is_not_open_takes_no_score(waiting: Waiting, step_id: str) -> None:
     ((code, _),) = waiting.refusal("Grace", waiting.score(), step_id=step_id)
@@ -245,6 +250,7 @@ def test_after_its_time_a_step_takes_no_score_even_before_anybody_runs_it(tmp_pa
     assert message.startswith("expected a score within 3600 s of 2026-11-21T12:")
 
 
+@pytest.mark.untraced
 def test_a_score_is_told_at_the_moment_at_which_it_was_taken(tmp_path: Path) -> None:
     """Or one of the last second could stand behind the limit, and no check would let it."""
     waiting = opened(tmp_path, None, rubric_step(timeout_seconds=3600), AGGREGATE)
@@ -259,6 +265,7 @@ def test_a_score_is_told_at_the_moment_at_which_it_was_taken(tmp_path: Path) -> 
     assert trail_of(waiting.stage)[-1]["at"] == format_rfc3339(begin + timedelta(seconds=3599))
 
 
+@pytest.mark.untraced
 def test_whatever_is_refused_the_run_goes_on_with_the_rest(waiting: Waiting) -> None:
     waiting.refusal("Ada Author", waiting.score())
     for scorer in ("Grace", "Edsger"):

@@ -329,6 +329,7 @@ ANY_JSON = st.recursive(
 )
 
 
+@pytest.mark.untraced
 @given(ANY_JSON)
 def test_any_json_is_read_without_an_exception(answer: JsonValue) -> None:
     assert_well_formed(read_document(answer))

@@ -263,6 +263,7 @@ def test_what_is_no_canonical_form_is_left_to_the_strict_parser(data: bytes) -> 
     assert isinstance(read_canonical(data), NotCanonical)
 
 
+@pytest.mark.untraced
 @given(
     value=st.recursive(
         st.none()

@@ -211,6 +211,7 @@ OUTCOMES = st.lists(
 )
 
 
+@pytest.mark.untraced
 @settings(deadline=None, max_examples=drawn(500))
 @given(programmes(forward=True), OUTCOMES)
 def test_whatever_fails_a_programme_ends_and_settles_no_step_twice(

@@ -73,6 +73,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return every_ending(tmp_path_factory.mktemp("finished"))
 
 
+@pytest.mark.untraced
 def test_a_record_says_what_was_asked_answered_right_and_vouched_for(finished: Finished) -> None:
     certificate = finished.document("certificate.json")
     theatre_id = finished.theatre.theatre_id
@@ -185,6 +186,7 @@ def test_an_answer_after_a_retry_is_good_and_its_latency_is_its_own(tmp_path: Pa
     )
 
 
+@pytest.mark.untraced
 def test_a_chain_is_exported_with_its_versions_its_last_output_and_all_its_time(
     tmp_path: Path,
 ) -> None:
@@ -200,6 +202,7 @@ def test_a_chain_is_exported_with_its_versions_its_last_output_and_all_its_time(
     }
 
 
+@pytest.mark.untraced
 def test_a_chain_that_broke_half_way_has_no_output(tmp_path: Path) -> None:
     stage = pilot_stage(
         tmp_path, episodes(2), changes={**CHAIN, "/execution_policy/on_threshold": "continue"}
@@ -230,6 +233,7 @@ def test_a_repeat_is_not_the_answer(tmp_path: Path) -> None:
     assert (quality(record), verification(record)["invocation_latency_ms"]) == ("excellent", 7)
 
 
+@pytest.mark.untraced
 def test_the_input_is_what_was_sent_and_the_truth_is_bound_to_what_was_asked(
     tmp_path: Path,
 ) -> None:
@@ -252,6 +256,7 @@ def test_episodes_that_were_not_run_have_no_record_and_are_counted(tmp_path: Pat
     assert (summary.records, summary.not_run) == (6, 4)
 
 
+@pytest.mark.untraced
 def test_a_gold_label_is_part_of_the_ground_truth(tmp_path: Path) -> None:
     label: JsonObject = {"episode_id": "pilot-1", "label": {"seen": "red"}, "labeller": "a test"}
     finished = run(
@@ -305,6 +310,7 @@ def test_where_nothing_of_it_was_measured_there_is_no_calibration(tmp_path: Path
 # --- what stays with the owner ---------------------------------------------------------------
 
 
+@pytest.mark.untraced_but("disclosure1")
 @pytest.mark.parametrize(
     "disclosure",
     [
@@ -358,6 +364,7 @@ def test_with_disclosure_by_hashes_neither_truth_nor_invocations_leave(
     }
 
 
+@pytest.mark.untraced
 def test_the_hash_of_the_same_short_truth_differs_with_the_question(tmp_path: Path) -> None:
     changes = {"/product_theatre_config/disclosure": "hashes"}
     exported = export(run(tmp_path, episodes(2), changes=changes).bundle)

@@ -47,6 +47,7 @@ def scores(record: JsonObject) -> JsonObject:
     return cast("JsonObject", cast("JsonObject", record["settlement"])["criteria_scores"])
 
 
+@pytest.mark.untraced
 def test_a_mapping_reads_answer_and_truth_each_from_its_own_place(tmp_path: Path) -> None:
     records = [
         episode(1, named("red"), RED),
@@ -86,6 +87,7 @@ def test_a_mapping_reads_answer_and_truth_each_from_its_own_place(tmp_path: Path
     ]
 
 
+@pytest.mark.untraced
 def test_a_mapping_may_point_into_a_gold_label_and_into_a_hop(tmp_path: Path) -> None:
     changes: dict[str, JsonValue] = {
         **CHAIN,
@@ -127,6 +129,7 @@ def test_a_mapping_may_point_into_a_gold_label_and_into_a_hop(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.untraced
 def test_meets_is_judged_by_the_expectation_and_not_by_the_score(tmp_path: Path) -> None:
     nearly: JsonObject = {"output_data": {"colour": "red", "recall": 0.45}}
     records = [
@@ -187,6 +190,7 @@ def test_a_fork_of_neither_kind_leaves_everything_to_its_residual_option(tmp_pat
     ] * 2
 
 
+@pytest.mark.untraced
 def test_a_judged_fork_may_have_an_option_for_what_cannot_be_judged(tmp_path: Path) -> None:
     fork: Any = [
         {

@@ -120,6 +120,7 @@ def inside(record: JsonObject, path: tuple[str, ...]) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
+@pytest.mark.untraced
 def test_no_member_of_a_record_can_be_left_out_or_added(finished: Finished) -> None:
     record = export(finished.bundle)[0]
     registry = SchemaRegistry()

@@ -384,6 +384,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.untraced
 @settings(deadline=None, max_examples=drawn(200))
 @given(schema=st.dictionaries(KEYWORDS, JSON, max_size=3), document=JSON)
 def test_no_schema_and_no_document_make_it_raise(

@@ -636,6 +636,7 @@ def case_id(case: Case) -> str:
     return f"{case.rule}:{case.pointer}"
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "base",
     [REPLAY, CHAIN, RATED, COMPUTED, MAPPED, MARKET],
@@ -731,6 +732,7 @@ WITHIN_THE_RULES: list[tuple[Edits, JsonObject]] = [
 # fmt: on
 
 
+@pytest.mark.untraced_but("edits20-base20")
 @pytest.mark.parametrize(("edits", "base"), WITHIN_THE_RULES)
 def test_a_change_within_the_rules_stays_valid(edits: Edits, base: JsonObject) -> None:
     assert VALIDATOR.validate(edited(base, edits)) == ValidationReport(errors=(), warnings=())
@@ -886,6 +888,7 @@ def mutations(draw: st.DrawFn) -> JsonObject:
     return document
 
 
+@pytest.mark.untraced
 @settings(deadline=None, max_examples=drawn(300))
 @given(document=JSON | mutations(), certificate_run=st.booleans(), from_api=st.booleans())
 def test_no_document_makes_the_validator_raise(

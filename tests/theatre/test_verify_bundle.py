@@ -174,6 +174,7 @@ def test_a_certificate_that_was_kept_makes_it_valid(
     assert (inside.returncode, inside.stdout) == (2, "")
 
 
+@pytest.mark.untraced
 def test_a_changed_score_is_refused_by_name(
     program: Path, small_files: Files, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def echelon(*arguments: object) -> tuple[int, Any]:
     return 0, json.loads(ended.output)
 
 
+@pytest.mark.untraced
 def test_what_is_opened_is_computed_again_and_the_rest_is_withheld(
     bundle: Path, tmp_path: Path
 ) -> None:
@@ -312,6 +313,9 @@ def pick_of_two(files: Files) -> Files:
     return with_records(files, records)
 
 
+@pytest.mark.untraced_but(
+    "lose_record-outcome", "other_version-construct_version", "pick_of_two-calls"
+)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -348,6 +352,7 @@ def asked(bundle: Path, folder: Path, draw: int = 6) -> tuple[Path, Path]:
     return request, Path(said["coin"])
 
 
+@pytest.mark.untraced
 def test_an_audit_that_is_answered_bounds_what_can_be_false(bundle: Path, tmp_path: Path) -> None:
     request, coin = asked(bundle, tmp_path)
     assert coin.stat().st_mode & 0o777 == 0o600
@@ -548,6 +553,7 @@ def checked_as(files: Files, folder: Path) -> CheckReport:
     return checked(store(files, folder))
 
 
+@pytest.mark.untraced
 def test_the_issuer_keeps_all_and_checks_all(whole: Files, tmp_path: Path) -> None:
     report = checked_as(whole, tmp_path / "whole")
     assert (report.verdict, report.failed) == (Verdict.CONSISTENT, ())
@@ -669,6 +675,15 @@ PUBLISHED_LIES: list[tuple[str, Callable[[Files], Files], set[str]]] = [
 # fmt: on
 
 
+@pytest.mark.untraced_but(
+    "a form less",
+    "a seed of no play",
+    "an episode less",
+    "an episode twice",
+    "an open answer changed",
+    "more withheld than committed",
+    "no cap",
+)
 @pytest.mark.parametrize(
     ("change", "caught"),
     [one[1:] for one in PUBLISHED_LIES],

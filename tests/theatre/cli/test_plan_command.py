@@ -72,6 +72,7 @@ def planned(finished: Finished, folder: Path, *options: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.untraced
 def test_a_plan_counts_calls_and_time_of_its_pilot(tmp_path: Path) -> None:
     finished = repeated_stage(tmp_path, 16, 2).run(ScriptedAdapter(at_random))
     document = planned(finished, tmp_path, "--width", "0.3", "--criterion", "colour")
@@ -88,6 +89,7 @@ def test_a_plan_counts_calls_and_time_of_its_pilot(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.untraced
 def test_of_a_pilot_that_asked_once_only_episodes_are_planned(tmp_path: Path) -> None:
     finished = pilot_stage(tmp_path, episodes(8)).run(ScriptedAdapter(at_random))
     document = planned(finished, tmp_path, "--width", "0.4")

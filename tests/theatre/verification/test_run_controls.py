@@ -338,6 +338,13 @@ CASES: dict[str, tuple[dict[str, Any] | None, str | None, str, str | None]] = {
 }  # fmt: skip
 
 
+@pytest.mark.untraced_but(
+    "29 of a sort",
+    "by heart, and few are planted",
+    "none rode along",
+    "planted ones are easier",
+    "says supported to all",
+)
 @pytest.mark.traced
 @pytest.mark.parametrize(("counted", "fault", "source", "reason"), CASES.values(), ids=CASES)
 def test_engine_and_check_decide_alike(

@@ -75,6 +75,7 @@ def units(longest: int) -> st.SearchStrategy[dict[str, Tally]]:
     )
 
 
+@pytest.mark.untraced
 @given(units(4))
 def test_the_share_lies_in_its_interval_and_that_between_0_and_1(found: dict[str, Tally]) -> None:
     interval = share_of_pairs(found)
