@@ -147,7 +147,6 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/test_resume.py::test_the_shipped_cartograph_resumes",
         "tests/theatre/test_resume.py::test_the_template_alone",
         "tests/theatre/test_resume_concurrent.py",
-        "tests/theatre/test_self_check.py::test_a_process_that_dies",
     ),
     # Changed bundles and requests in number, and what draws them at random.
     "mutants": (

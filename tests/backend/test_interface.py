@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
+from backend.cli.serve_command import openapi
 from tests.backend.recorded_examples import BYTES
 from tests.backend.test_described_examples import REFUSED_ALWAYS
-from tests.theatre.echelon_process import ECHELON
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "openapi.json"
 DESCRIBED: dict[str, Any] = json.loads(COMMITTED.read_bytes())
@@ -57,8 +57,8 @@ BODIES = [pytest.param(*one, id=f"{one[0]} {one[1]}") for one in bodies()]
 
 
 def test_the_committed_description_is_that_of_the_application() -> None:
-    printed = subprocess.run([ECHELON, "openapi"], check=True, capture_output=True, text=True)
-    assert printed.stdout == COMMITTED.read_text(encoding="utf-8"), (
+    printed = CliRunner().invoke(openapi)
+    assert printed.output == COMMITTED.read_text(encoding="utf-8"), (
         "docs/openapi.json is not that of the application any more: "
         "echelon openapi > docs/openapi.json"
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import pytest
 
-from tests.theatre.echelon_process import REPOSITORY, ended, started
 from tests.theatre.runs import (
     WRONG,
     Finished,
@@ -24,6 +23,7 @@ from tests.theatre.runs import (
     pilot_stage,
     right,
 )
+from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.certificate import issue_certificate
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
@@ -31,6 +31,7 @@ from theatre.engine.errors import BundleError, InvalidTransitionError
 from theatre.engine.models import Scorer, ScoringCase
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.engine.replay import settlement
+from theatre.files.run_journal import FileRunJournal
 from theatre.scorers import load_scorers
 
 pytestmark = pytest.mark.untraced
@@ -139,49 +140,33 @@ def test_a_draft_that_is_touched_while_it_is_checked_is_not_sealed(tmp_path: Pat
     assert stage.run(ScriptedAdapter()).resolution["outcome"] == "certified"
 
 
-# A process that kills itself before or after it makes one event durable. Its scorer is generous
-# when the run scores; the engine that goes on has an honest one.
-KILLED = """
-import os, signal, sys
-from pathlib import Path
+def killed(stage: Stage, when: str, event_type: str, *, is_generous: bool = True) -> None:
+    """Run in a process that kills itself before or after it makes one event durable.
 
-from tests.theatre.runs import ScriptedAdapter, episodes, pilot_stage
-from tests.theatre.test_self_check import EPISODES, SCORED_BY_THE_RUN, changing_after, wrong
-from theatre.files.run_journal import FileRunJournal
+    Its scorer is generous when the run scores; the engine that goes on has an honest one.
+    """
 
-folder, is_generous, when, event_type = sys.argv[1:]
+    class Journal(FileRunJournal):
+        async def note(self, event: AuditEvent) -> JsonObject:
+            if (when, event.event_type) == ("before", event_type):
+                os.kill(os.getpid(), signal.SIGKILL)
+            entry = await super().note(event)
+            if (when, event.event_type) == ("after", event_type):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return entry
 
-
-class Journal:
-    def __init__(self, journal):
-        self._journal = journal
-
-    def __getattr__(self, name):
-        return getattr(self._journal, name)
-
-    async def note(self, event):
-        if (when, event.event_type) == ("before", event_type):
-            os.kill(os.getpid(), signal.SIGKILL)
-        entry = await self._journal.note(event)
-        if (when, event.event_type) == ("after", event_type):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return entry
-
-
-scorers = {"scorers": changing_after(SCORED_BY_THE_RUN)} if is_generous == "True" else {}
-stage = pilot_stage(Path(folder), episodes(EPISODES))
-stage.run(ScriptedAdapter(wrong), journal=Journal, **scorers)
-"""
-
-
-PATHS = {"PYTHONPATH": str(REPOSITORY), "OPENBLAS_NUM_THREADS": "1"}
-
-
-def killed(folder: Path, when: str, event_type: str, *, is_generous: bool = True) -> None:
-    arguments = ("-c", KILLED, folder, str(is_generous), when, event_type)
-    with started(*arguments, home=folder, command=[sys.executable], more=PATHS) as process:
-        answer = ended(process)
-    assert answer.code == -signal.SIGKILL, answer.stderr
+    child = os.fork()
+    if child == 0:
+        scorers = changing_after(SCORED_BY_THE_RUN) if is_generous else load_scorers()
+        try:
+            stage.run(
+                ScriptedAdapter(wrong),
+                journal=lambda _: Journal(stage.folder, stage.theatre_id),
+                scorers=scorers,
+            )
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
 def trail_lines(stage: Stage) -> list[bytes]:
@@ -201,7 +186,7 @@ def test_a_process_that_dies_round_a_refusal_is_repaired_and_certifies_nobody(
     tmp_path: Path, when: str, event_type: str, left: str
 ) -> None:
     stage = pilot_stage(tmp_path, episodes(EPISODES))
-    killed(tmp_path, when, event_type)
+    killed(stage, when, event_type)
     found = {
         "a draft": bool(list(stage.folder.glob(".*partial"))),
         "a refused draft": (stage.drafts / stage.theatre_id).is_dir(),
@@ -216,7 +201,7 @@ def test_a_process_that_dies_round_a_refusal_is_repaired_and_certifies_nobody(
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_sealed_bundle_is_checked_again_before_it_is_believed(tmp_path: Path, when: str) -> None:
     stage = pilot_stage(tmp_path, episodes(EPISODES))
-    killed(tmp_path, when, "sealed", is_generous=False)
+    killed(stage, when, "sealed", is_generous=False)
     (certificate,) = stage.folder.rglob("certificate.json")
     whole = certificate.read_bytes()
     certificate.write_bytes(whole.replace(b'"issuer":"a test"', b'"issuer":"a king"'))

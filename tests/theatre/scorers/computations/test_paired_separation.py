@@ -50,9 +50,8 @@ def computed(*lines: bytes) -> Any:  # noqa: ANN401 - a document
     return COMPUTATION.compute(lines, PARAMS)
 
 
+@pytest.mark.untraced
 def test_it_is_what_the_pairs_say() -> None:
-    from sklearn.metrics import roc_auc_score
-
     found = computed(
         line(1, side(passes=True), side(passes=False, failed=2)),
         line(2, side(passes=True), side(passes=False, failed=3)),
@@ -64,7 +63,8 @@ def test_it_is_what_the_pairs_say() -> None:
     assert (whole["first"]["value"], whole["second"]["value"]) == (0.75, 0.25)
     assert whole["risk_difference"] == mean_difference({"a": [1], "b": [1], "c": [0], "d": [0]})
     assert whole["mcnemar"] == {"only_first": 2, "only_second": 0, "p_value": 0.5}
-    assert found["auroc"] == roc_auc_score([0] * 4 + [1] * 4, [0, 0, 0, 1, 2, 3, 0, 1])
+    # Of 16 pairs of a first and a second score 11 rank the second higher, 4 neither.
+    assert found["auroc"] == (11 + 4 / 2) / 16
     assert found["verdicts"]["P5"]["risk_difference"]["value"] == 0
 
 
