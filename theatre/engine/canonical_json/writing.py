@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
@@ -30,7 +29,8 @@ _FIRST_SURROGATE = "\ud800"
 # From here on, up to numbers that are all whole, orjson writes no exponent, nor does ECMAScript.
 _FIRST_PLAIN = 1e-5
 _LAST_WHOLE = float(MAX_SAFE_INTEGER)
-_MANY_DIGITS = re.compile(rb"[0-9]{16}")
+_MANY_DIGITS = b"0" * 16
+_AS_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
 _ALIKE = frozenset({str, int, bool, type(None)})
 """What orjson spells as RFC 8785 does, or refuses: unsafe integers and lone surrogates."""
 
@@ -61,7 +61,8 @@ class NotCanonical(Enum):
 def fast_canonical_value(data: bytes) -> JsonValue | NotCanonical:
     """Return the value whose quick form `data` is, a line feed behind it or not."""
     # A number of so many digits may be a whole one beyond 2^53, which the strict parser refuses.
-    if not IS_TRUSTED or _MANY_DIGITS.search(data):
+    # Looked for as one text: a regular expression takes half of a record's reading, for its hashes.
+    if not IS_TRUSTED or _MANY_DIGITS in data.translate(_AS_ZERO):
         return NotCanonical.NOT_CANONICAL
     try:
         value: JsonValue = orjson.loads(data)
