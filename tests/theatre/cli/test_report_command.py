@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.sealed_evidence import sealed_document, unpacked
+from tests.theatre.transparency.issued_bundle import issue_bundle
 from theatre.api.certificate_report import page_of_bundle
 from theatre.api.workspace import utc_now
 from theatre.cli import cli
@@ -43,7 +44,7 @@ def test_a_bundle_is_checked_and_becomes_one_file(
 def test_a_bundle_that_fails_its_check_gets_no_page(
     at_work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bundle = unpacked("product_easel_requests_v1", at_work)
+    bundle = issue_bundle(at_work).bundle
     certificate = bundle / "certificate.json"
     certificate.write_bytes(certificate.read_bytes().replace(b"UNVERIFIED", b"BACKTESTED"))
     assert run_guarded(cli, ["report", str(bundle)]) is ExitCode.CHECK_FAILED

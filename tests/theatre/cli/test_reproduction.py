@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -27,11 +28,31 @@ def made(folder: Path, answer: Answer, *, sample: int = 0, reproduces: str | Non
     return stage.run(ScriptedAdapter(answer)).bundle
 
 
-def held(folder: Path, one: Answer, other: Answer, *, sample: int = 0) -> dict[str, Any]:
-    """Compare a run with one that reproduces it."""
-    run = made(folder / "one", one, sample=sample)
-    reproduces = sha256_hex((run / "SHA256SUMS").read_bytes())
-    return compare_runs(run, made(folder / "other", other, sample=sample, reproduces=reproduces))
+class Runs:
+    """Runs that are wrong in some episodes, each made once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made = cache(self._make)
+
+    def _make(self, wrong: tuple[int, ...], sample: int, reproduces: str | None) -> Path:
+        folder = self._folder / sha256_hex(repr((wrong, sample, reproduces)).encode())
+        return made(folder, wrong_in(*wrong), sample=sample, reproduces=reproduces)
+
+    def first(self, *wrong: int, sample: int = 0) -> Path:
+        return self._made(wrong, sample, None)
+
+    def again(self, *wrong: int, sample: int = 0) -> Path:
+        return self._made(wrong, sample, "0a" * 32)
+
+
+def compared(*bundles: Path) -> dict[str, Any]:
+    return compare_runs(*bundles)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.mark.parametrize(
@@ -46,19 +67,21 @@ def held(folder: Path, one: Answer, other: Answer, *, sample: int = 0) -> dict[s
     ids=["equal", "other episodes", "one more", "one more, deterministic", "far off"],
 )
 def test_the_verdict_follows_from_hash_and_intervals(
-    tmp_path: Path,
+    runs: Runs,
     one: tuple[int, ...],
     other: tuple[int, ...],
     sample: int,
     verdict: str,
     differ: int,
 ) -> None:
-    found = held(tmp_path, wrong_in(*one), wrong_in(*other), sample=sample)
+    found = compared(runs.first(*one, sample=sample), runs.again(*other, sample=sample))
     assert (found["verdict"], found["episodes_that_differ"]) == (verdict, differ)
     assert found["results_hash"][0] != found["results_hash"][1] or verdict == "equal"
 
 
-def test_a_construct_that_answered_otherwise_when_asked_again_is_within(tmp_path: Path) -> None:
+def test_a_construct_that_answered_otherwise_when_asked_again_is_within(
+    runs: Runs, tmp_path: Path
+) -> None:
     """It was never shown to be deterministic: its tier says so."""
     known: set[str] = set()
 
@@ -67,29 +90,25 @@ def test_a_construct_that_answered_otherwise_when_asked_again_is_within(tmp_path
         known.add(request.episode_id)
         return {**WRONG} if again else wrong_in(1, 2)(request)
 
-    found = held(tmp_path, wavering, wrong_in(1, 3), sample=10)
+    found = compared(made(tmp_path, wavering, sample=10), runs.again(1, 3, sample=10))
     assert found["verdict"] == "within intervals"
 
 
-def test_a_second_reproduction_shows_whether_a_construct_varies(tmp_path: Path) -> None:
-    run = made(tmp_path / "run", wrong_in(1, 2))
-    first, other = (
-        made(tmp_path / str(wrong), wrong_in(*wrong), reproduces="0a" * 32)
-        for wrong in ((1, 3), (3, 4))
-    )
-    found = [compare_runs(run, first, second) for second in (first, other, run)]
+def test_a_second_reproduction_shows_whether_a_construct_varies(runs: Runs) -> None:
+    run, first, other = runs.first(1, 2), runs.again(1, 3), runs.again(3, 4)
+    found = [compared(run, first, second) for second in (first, other, run)]
     assert [one["verdict"] for one in found] == [
         "different",
         "within intervals",
         "within intervals",
     ]
-    assert [len({*cast("list[str]", one["results_hash"])}) for one in found] == [2, 3, 2]
+    assert [len({*one["results_hash"]}) for one in found] == [2, 3, 2]
 
 
-def test_a_score_that_nothing_measured_is_only_itself(tmp_path: Path) -> None:
+def test_a_score_that_nothing_measured_is_only_itself(runs: Runs) -> None:
     """All wrong: the interval of the composite has no bounds, and another score lies not in it."""
     every = tuple(range(1, 61))
-    found = held(tmp_path, wrong_in(*every), wrong_in(*every[1:]))
+    found = compared(runs.first(*every), runs.again(*every[1:]))
     composite = found["scores"]["composite_score"]
     assert composite["intervals"][0]["low"] is None
     assert (composite["within"], found["verdict"]) == (False, "different")
