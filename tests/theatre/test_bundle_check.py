@@ -126,6 +126,7 @@ def test_an_honest_bundle_passes_every_check_that_a_bundle_can_settle(real_run: 
     assert (report.consistent, report.failed, report.unavailable) == (True, (), ())
 
 
+@pytest.mark.untraced
 def test_the_ids_of_a_report_keep_their_order_and_form(real_run: SmallRun) -> None:
     told = check(real_run.sealed).as_document()
     listed = cast("list[JsonObject]", told["checks"])

@@ -71,6 +71,7 @@ def checked(files: Files, folder: Path) -> CheckReport:
     return check(store(sealed, folder / "bundle"))
 
 
+@pytest.mark.untraced
 def test_an_honest_bundle_passes_and_says_who_was_counted(files: Files, tmp_path: Path) -> None:
     assert resealed(with_results(files), Effort.CERTIFIED_HASH) == files
     assert with_ratings(files, lines(files, TRAIL)) == files

@@ -159,6 +159,7 @@ def test_the_canonical_form_parses_back_to_the_same_canonical_form(value: JsonVa
     assert canonical_json(parse_json(form.encode("utf-8"))) == form
 
 
+@pytest.mark.untraced
 @given(JSON)
 def test_the_form_is_that_of_the_reference_package(value: JsonValue) -> None:
     assert canonical_bytes(value) == rfc8785.dumps(value)

@@ -102,6 +102,7 @@ def test_flips_are_named_and_mcnemar_counts_them(right: Finished, tmp_path: Path
     }
 
 
+@pytest.mark.untraced
 def test_a_failure_on_one_side_counts_0_and_a_refusal_is_left_out_and_bounded(
     right: Finished, tmp_path: Path
 ) -> None:

@@ -230,6 +230,7 @@ def test_failures_end_a_run_that_is_to_end(tmp_path: Path) -> None:
     assert problems(finished) == ([], {}, [])
 
 
+@pytest.mark.untraced
 def test_a_certificate_names_both_estimands(random_run: Finished) -> None:
     certificate = cast("dict[str, Any]", random_run.document("certificate.json"))
     repeats = certificate["repeats"]

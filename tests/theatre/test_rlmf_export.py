@@ -132,6 +132,7 @@ def test_a_record_says_what_was_asked_answered_right_and_vouched_for(finished: F
     }
 
 
+@pytest.mark.untraced
 def test_there_is_a_record_for_each_episode_in_dataset_order_with_its_scores(
     finished: Finished,
 ) -> None:
