@@ -11,7 +11,8 @@ from backend.schemas.base import RequestDocument, ResponseDocument, WholeNumber
 from backend.schemas.certificates import CertificateSummary
 from backend.schemas.theatres import Outcome
 from theatre.engine.state_machine import TheatreState
-from theatre.verification.scoring_providers import LEXICAL
+from theatre.verification.judge.questions import MAX_REPEATS
+from theatre.verification.scoring_providers import JUDGED_MEASURES, LEXICAL
 
 MAX_CHANGES = 1000
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
@@ -19,6 +20,7 @@ _WEB = "https://github.com/"
 _REPOSITORY = r"^(https://github\.com/)?[A-Za-z0-9][A-Za-z0-9_-]{0,38}/[A-Za-z0-9_.-]{1,100}/?$"
 # No options and none of git's own languages: names, and two of them with dots between.
 _RANGE = r"^[A-Za-z0-9_][A-Za-z0-9_./~^-]{0,99}$"
+_UPLOAD = r"^dataset:[0-9a-f]{64}$"
 _TEXT = r"^[^\x00-\x1f\x7f]+$"
 
 Limit = Annotated[WholeNumber, Field(ge=1, le=MAX_CHANGES, description="the newest so many")]
@@ -78,7 +80,7 @@ class RecordsSource(RequestDocument):
     """Ground-truth records that were uploaded with `POST /datasets`."""
 
     kind: Literal["records"]
-    dataset: Annotated[str, Field(pattern=r"^dataset:[0-9a-f]{64}$")]
+    dataset: Annotated[str, Field(pattern=_UPLOAD)]
 
 
 class OracleChoice(RequestDocument):
@@ -107,6 +109,28 @@ class Weights(RequestDocument):
         return self
 
 
+class JudgeChoice(RequestDocument):
+    """A language model that scores, of a provider that the operator has a key for.
+
+    Its calls are paid from your budget.
+    """
+
+    provider: Literal["anthropic", "openai"]
+    model: Annotated[str, Field(min_length=1, max_length=200, pattern=_TEXT)]
+    temperature: Literal[0] | None = Field(default=0, description="null where the model takes none")
+    repeats: Annotated[
+        WholeNumber,
+        Field(
+            ge=1, le=MAX_REPEATS, description="how often each answer is judged; scores are means"
+        ),
+    ] = 1
+    qualification: Annotated[str, Field(pattern=_UPLOAD)] | None = Field(
+        default=None,
+        description="the upload of what `echelon qualify` signed of this judge, with a key that "
+        "signs certificates of this service",
+    )
+
+
 class VerificationRequest(RequestDocument):
     """A verification that is to be run."""
 
@@ -118,6 +142,9 @@ class VerificationRequest(RequestDocument):
         WholeNumber,
         Field(ge=1, le=MAX_CHANGES, description="with fewer scored changes, no certificate"),
     ] = 50
+    judge: JudgeChoice | None = Field(
+        default=None, description="who scores; without one, the words of the diff do"
+    )
 
     @model_validator(mode="after")
     def _asks_for_enough(self) -> Self:
@@ -140,8 +167,11 @@ class VerificationStatus(ResponseDocument):
     """How far a verification is."""
 
     job_id: str = Field(description="also the id of the theatre, from `committed` on")
-    phase: Literal["queued", "ingesting", "committed", "replaying", "finished"] = Field(
-        description="`committed`: ground truth, construct and terms are fixed, the run is queued"
+    phase: Literal[
+        "queued", "ingesting", "committed", "replaying", "waiting_budget", "finished"
+    ] = Field(
+        description="`committed`: ground truth, construct and terms are fixed, the run is queued; "
+        "`waiting_budget`: `POST /theatres/{job_id}/run` goes on once its judge can be paid"
     )
     records: int = Field(ge=0, description="changes of the ground truth that are read")
     replays: ReplayProgress
@@ -157,12 +187,16 @@ class VerificationStatus(ResponseDocument):
     updated_at: datetime
 
 
+def _measures(criterion: str) -> str:
+    return f"{LEXICAL.measures[criterion]}; with a judge: {JUDGED_MEASURES[criterion]}"
+
+
 class VerifiedCertificate(CertificateSummary):
     """A certificate of a verification in the list of them."""
 
-    precision: float | None = Field(description=LEXICAL.measures["precision"])
-    recall: float | None = Field(description=LEXICAL.measures["recall"])
-    reply_accuracy: float | None = Field(description=LEXICAL.measures["reply_accuracy"])
+    precision: float | None = Field(description=_measures("precision"))
+    recall: float | None = Field(description=_measures("recall"))
+    reply_accuracy: float | None = Field(description=_measures("reply_accuracy"))
 
 
 class VerificationPage(ResponseDocument):

@@ -37,12 +37,14 @@ from backend.repositories.theatres import (
 )
 from backend.services.resources import TheatreResources
 from backend.services.runs.execution import end_within, journal_of
+from theatre.api.qualifications import qualification_faults
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import (
     CommitmentError,
+    InvalidTemplateError,
     InvalidTransitionError,
     NotFoundError,
     TheatreError,
@@ -50,6 +52,7 @@ from theatre.engine.errors import (
 from theatre.engine.models import EpisodeResult
 from theatre.engine.replay import reasons_with_examples, with_reasons
 from theatre.engine.replay.usage import tally_of
+from theatre.engine.scoring.measure_policy import named_qualifications
 from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
 from theatre.engine.template_validator import ValidationReport
 from theatre.engine.templates import ProductTheatreTemplate, view_template
@@ -57,6 +60,7 @@ from theatre.engine.theatre import OVERDUE, Theatre
 from theatre.files.datasets import verify_datasets
 from theatre.oracles.endpoints import endpoints
 from theatre.scorers import scorers_in_use
+from theatre.transparency.trust import Trust
 
 # Ground truth is read between two statements of a commitment.
 _READ_AT_LEISURE = text("SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -224,7 +228,9 @@ async def commit_theatre(
     require_state(stored, TheatreState.DRAFT, to="commit")
     theatre = stored.value()
     uploads = await find_uploads(connection, user_id)
-    await asyncio.to_thread(_check_and_store, theatre.template, uploads, resources)
+    is_vouched = named_qualifications(theatre.template)
+    trust = await resources.signatures.read_trust(connection) if is_vouched else None
+    await asyncio.to_thread(_check_and_store, theatre.template, uploads, resources, trust)
     # Timestamps of a theatre must not go back, even if the clock was set back since.
     now = max(resources.clock(), stored.created_at)
     coin = Coin(secrets.token_bytes(COIN_BYTES))
@@ -263,15 +269,24 @@ _ADVICE = {TheatreState.DRAFT: ": POST …/commit comes first"}
 
 
 def _check_and_store(
-    document: JsonObject, uploads: frozenset[str], resources: TheatreResources
+    document: JsonObject,
+    uploads: frozenset[str],
+    resources: TheatreResources,
+    trust: Trust | None,
 ) -> None:
-    """Validate once more, copy every dataset, and verify the copies. Blocks."""
+    """Validate once more, copy every dataset, and verify the copies. Blocks.
+
+    A qualification that is named must be signed by a key in `trust`, the issuer's own.
+    """
     view = resources.require_valid(document).view
     if not isinstance(view, ProductTheatreTemplate):
         return
     for name, path in view.product_theatre_config.data_paths().items():
         resources.data.copy_committed(path, sha256=view.dataset_hashes[name], uploads=uploads)
     verify_datasets(view, resources.data)
+    faults = tuple(qualification_faults(document, view, resources.data, lambda: trust))
+    if faults:
+        raise InvalidTemplateError(f"refused is {faults[0].detail}", violations=faults)
 
 
 def _receipt(

@@ -18,6 +18,7 @@ from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_theatre_bridge import committed
 from tests.backend.verification_stage import RUN, wished
+from tests.theatre.conftest import CONSTRUCT_ID
 from tests.theatre.runs import COIN
 from theatre.engine.canonical_json import canonical_bytes
 from theatre.engine.commitment import CommitmentProtocol
@@ -120,6 +121,12 @@ def test_a_committed_one_is_not_run(ada: Client, stage: SumsStage, database: Dat
     assert (theatre["state"], theatre["run"], stage.calls) == ("COMMITTED", None, [])
 
 
-def test_a_verification_names_no_judge(ada: Client) -> None:
-    reply = ada.post(RUN, wished(judge="anthropic"))
-    assert (reply.status, reply.slug) == (422, "validation-error")
+def test_a_verification_names_no_judge_of_another_provider(ada: Client) -> None:
+    reply = ada.post(
+        RUN,
+        wished(
+            construct={"construct_id": CONSTRUCT_ID},
+            judge={"provider": "openai", "model": "a-model"},
+        ),
+    )
+    assert told(reply) == (422, "template-invalid", {"judge-local"})

@@ -224,20 +224,6 @@ def test_episodes_are_asked_more_than_once(ada: Client, stage: SumsStage, tmp_pa
     assert certificate["episode_counts"]["scored"] == 4
 
 
-def test_a_template_with_a_qualification_is_for_the_command_line(
-    ada: Client, stage: SumsStage
-) -> None:
-    scoring = cast("JsonObject", stage.template["scoring"])
-    (name, digest), *_ = cast("JsonObject", stage.template["dataset_hashes"]).items()
-    scorers = cast("JsonObject", scoring["criteria_scorers"])
-    qualified: JsonObject = {one: {"dataset": name, "sha256": digest} for one in scorers}
-    template = stage.template | {"schema_version": "2.2.0"}
-    template["scoring"] = scoring | {"qualifications": qualified}
-    refused = ada.post("/api/v1/theatres", {"template_json": template})
-    assert refused.status == 422
-    assert "qualification-local" in {one["rule"] for one in refused.document["errors"]}
-
-
 def test_what_went_wrong_is_told_without_the_folders_of_the_machine(
     ada: Client, stage: SumsStage
 ) -> None:

@@ -366,9 +366,6 @@ ERRORS = [
     Case("qualification-known",
          {"/schema_version": "2.2.0", **MEASURED, **relying("up", "measured")},
          "/scoring/qualifications/up"),
-    Case("qualification-local",
-         {"/schema_version": "2.2.0", **MEASURED, **WORDS_DECIDE, **relying("left", "measured")},
-         "/scoring/qualifications", from_api=True),
     # 17
     Case("criteria-scored", {f"{CHOSEN}/left": DROP}, CHOSEN),
     Case("criteria-scored", {"/scoring": {}, WEIGHTS: {"left": 1}, IDS: ["left"]}, "/scoring"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -25,11 +25,11 @@ from theatre.engine.canonical_json import (
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import NotFoundError, QualificationError, TheatreError
 from theatre.engine.models import Scorer
+from theatre.engine.replay import DatasetSource
 from theatre.engine.schema_registry import SchemaViolation, json_pointer, resource_root
 from theatre.engine.scoring.measure_policy import Qualification, named_qualifications
 from theatre.engine.scoring.qualification import counted_again
 from theatre.engine.templates import ProductTheatreTemplate
-from theatre.files.datasets import DatasetRoots
 from theatre.files.durable import replace_durably
 from theatre.files.trust_home import TrustHome, trust_folder
 from theatre.scorers import load_scorers
@@ -39,6 +39,7 @@ from theatre.transparency.statements import (
     qualification_statement,
     sign_statement,
 )
+from theatre.transparency.trust import Trust
 from theatre.verification.labelled_claims import LabelledClaims, read_labelled, score_claims
 
 _JUDGED_AGAIN = "second_pass_"
@@ -206,14 +207,28 @@ def _signer(path: Path, document: JsonObject, reader: Reader | None) -> tuple[st
     return _signer_of(data, document, reader)
 
 
+def own_trust() -> Trust | None:
+    """Return the keys of the user, by which certificates are signed here; None where he has none.
+
+    Raises TransparencyError for a `trust.json` that is none.
+    """
+    return TrustHome(trust_folder(os.environ)).read()
+
+
 def _signer_of(data: bytes, document: JsonObject, reader: Reader | None) -> tuple[str, str | None]:
-    if reader is None:
-        trust = TrustHome(trust_folder(os.environ)).read()
-        if trust is None or named_key(data) not in {key.kid for key in trust.issuer_keys()}:
-            return "signed; give --trust with the signer's trust.json to verify it", None
-        words = "signed by your own key"
-    else:
-        trust, words = reader.trust, reader.words
+    if reader is not None:
+        return _signed(data, document, reader.trust, reader.words)
+    trust = own_trust()
+    if trust is None or not _is_named(data, trust):
+        return "signed; give --trust with the signer's trust.json to verify it", None
+    return _signed(data, document, trust, "signed by your own key")
+
+
+def _is_named(data: bytes, trust: Trust) -> bool:
+    return named_key(data) in {key.kid for key in trust.issuer_keys()}
+
+
+def _signed(data: bytes, document: JsonObject, trust: Trust, words: str) -> tuple[str, str]:
     signed = SignedStatement.verify(data, trust.issuer_keys())
     if signed.payload != qualification_statement(document, canonical_sha256(document)):
         raise DefectError("a statement about this qualification", "one about another")
@@ -227,12 +242,15 @@ def _signer_of(data: bytes, document: JsonObject, reader: Reader | None) -> tupl
 
 
 def qualification_faults(
-    document: JsonObject, view: ProductTheatreTemplate, datasets: DatasetRoots
+    document: JsonObject,
+    view: ProductTheatreTemplate,
+    datasets: DatasetSource,
+    trust: Callable[[], Trust | None] = own_trust,
 ) -> Iterator[SchemaViolation]:
     """Yield what keeps the qualifications that a template names from being relied on here.
 
-    A file that is none, or is about another measure; one that none of the user's own keys signed;
-    and scores that the measure, where it is pure, does not give.
+    A file that is none, or is about another measure; one that none of the keys in `trust` signed,
+    which sign certificates here; and scores that the measure, where it is pure, does not give.
     """
     scorers = load_scorers()
     choices = view.scoring.criteria_scorers
@@ -250,21 +268,23 @@ def qualification_faults(
             fault = qualification.misfit(choice.scorer, version, choice.params)
             if fault is not None:
                 raise QualificationError(f"expected one of {choice.scorer}@{version}, got: {fault}")
-            _require_vouched(data + b"\n", qualification.document, scorers)
+            _require_vouched(data + b"\n", qualification.document, scorers, trust())
         except (ValueError, TheatreError) as error:
             yield SchemaViolation(
                 pointer=pointer, rule="qualification-fits", detail=f"the qualification: {error}"
             )
 
 
-def _require_vouched(data: bytes, document: JsonObject, scorers: Mapping[str, Scorer]) -> None:
-    """Raise QualificationError unless one of the user's own keys signed what can be repeated."""
-    _, words = _signer_of(data, document, None)
-    if words is None:
+def _require_vouched(
+    data: bytes, document: JsonObject, scorers: Mapping[str, Scorer], trust: Trust | None
+) -> None:
+    """Raise QualificationError unless a key that signs certificates here signed it rightly."""
+    if trust is None or not _is_named(data, trust):
         raise QualificationError(
-            f"expected a signature by a key of yours, got one by {named_key(data)}: make it with "
-            "`echelon qualify`"
+            "expected a signature by a key that signs certificates here, got one by "
+            f"{named_key(data)}: make it with `echelon qualify`"
         )
+    _signed(data, document, trust, "")
     if _is_measured(document, scorers) is False:
         raise QualificationError("expected the scores that the measure gives, got others")
 

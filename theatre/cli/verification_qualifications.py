@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
 
 from theatre.api.named_files import read_file
-from theatre.engine.canonical_json import JsonObject, sha256_hex
+from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.scoring.measure_policy import Qualification, why_unqualified
 from theatre.files.durable import replace_durably
 from theatre.verification.scoring_providers import ScoringProvider
@@ -42,22 +42,17 @@ def rely_on(
 ) -> Mapping[str, Qualification]:
     """Keep in the folder what qualifies measures of a scoring; return it by criterion.
 
-    Raises NotFoundError and QualificationError for a file that is no qualification, UsageError for
-    one that is about no measure of this scoring, and for a second one of the same.
+    Raises NotFoundError and QualificationError for a file that is no qualification, or is about no
+    measure of this scoring, and UsageError for a second one of the same.
     """
     found: dict[str, Qualification] = {}
     for path in paths:
         data = read_file(path, what="a qualification")
         qualification = Qualification.read(data.splitlines(), sha256=None)
-        misfits = {
-            criterion: qualification.misfit(*_measure(scoring, criterion))
-            for criterion in scoring.criteria_scorers
-        }
-        fitting = {criterion for criterion, why in misfits.items() if why is None}
-        if not fitting or fitting & found.keys():
-            got = "another of the same" if fitting else f"{path}: {misfits['precision']}"
+        fitting = scoring.measured_by(qualification)
+        if fitting & found.keys():
             raise click.UsageError(
-                f"expected with --qualification one file of each measure that scores, got {got}"
+                f"expected with --qualification one file of each measure, got another at {path}"
             )
         for criterion in fitting:
             replace_durably(folder / qualification_file(criterion), data)
@@ -83,7 +78,7 @@ def note_unqualified(
     kinds = {scorer.name: scorer.kind for scorer in scoring.scorers}
     reasons = []
     for criterion in (one for one, weight in weights.items() if weight):
-        scorer, version, params = _measure(scoring, criterion)
+        scorer, version, params = scoring.measure(criterion)
         why = why_unqualified(
             *(scorer, kinds[scorer], version, params, relied_on.get(criterion)),
             is_named=criterion in relied_on,
@@ -92,11 +87,3 @@ def note_unqualified(
     if reasons:
         listed = ", ".join(reasons)
         click.echo(f"note: this will read UNVERIFIED for {listed}: {SINGLE_CLAIMS}", err=True)
-
-
-def _measure(scoring: ScoringProvider, criterion: str) -> tuple[str, str, JsonObject]:
-    """Return scorer, version and parameters of a criterion."""
-    entry = scoring.criteria_scorers[criterion]
-    versions = {scorer.name: scorer.version for scorer in scoring.scorers}
-    name = cast("str", entry["scorer"])
-    return name, versions[name], cast("JsonObject", entry["params"])

@@ -12,8 +12,10 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.errors import QualificationError
 from theatre.engine.models import ANSWER, Scorer, exchanges_of
 from theatre.engine.rlmf_export import SealedBundle
+from theatre.engine.scoring.measure_policy import Qualification
 from theatre.engine.scoring.provider import at_path
 from theatre.judging.panel import judges_of, panel_of, split_of
 from theatre.verification.judge.control_errors import COMPUTATION as CONTROL_ERRORS
@@ -131,6 +133,26 @@ class ScoringProvider:
     """The steps of the programme that compute over what was scored."""
     aggregate_steps: Sequence[JsonObject] = ()
     """Those whose results stand next to the scores."""
+
+    def measure(self, criterion: str) -> tuple[str, str, JsonObject]:
+        """Return scorer, version and parameters of a criterion."""
+        entry = self.criteria_scorers[criterion]
+        versions = {scorer.name: scorer.version for scorer in self.scorers}
+        name = cast("str", entry["scorer"])
+        return name, versions[name], cast("JsonObject", entry["params"])
+
+    def measured_by(self, qualification: Qualification) -> frozenset[str]:
+        """Return the criteria whose measure a qualification is about.
+
+        QualificationError where there is none, with what is other about precision.
+        """
+        misfits = {one: qualification.misfit(*self.measure(one)) for one in self.criteria_scorers}
+        found = frozenset(criterion for criterion, why in misfits.items() if why is None)
+        if not found:
+            raise QualificationError(
+                f"expected the qualification of a measure that scores, got: {misfits['precision']}"
+            )
+        return found
 
 
 LEXICAL = ScoringProvider(

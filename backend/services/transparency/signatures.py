@@ -103,6 +103,13 @@ class CertificateSignatures:
         kept = self._trusts.find(key_state)
         if kept is not None:
             return kept
+        trust = await self.read_trust(connection)
+        if trust is not None:
+            self._trusts[key_state] = trust
+        return trust
+
+    async def read_trust(self, connection: AsyncConnection) -> Trust | None:
+        """Return the issuer's keys as they are now, with what is revoked; None without any."""
         document = await asyncio.to_thread(self._own) or await find_trust(connection)
         try:
             trust = None if document is None else Trust.parse(document)
@@ -118,8 +125,7 @@ class CertificateSignatures:
             else one
             for one in trust.keys
         ]
-        self._trusts[key_state] = trust = replace(trust, keys=tuple(keys))
-        return trust
+        return replace(trust, keys=tuple(keys))
 
     def _own(self) -> bytes | None:
         path = self._trust_file

@@ -43,6 +43,7 @@ from backend.services.verifications.verifications import oracle_under_test, temp
 from backend.settings import Settings
 from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.errors import DatasetError, StateConflictError, TheatreError
+from theatre.engine.scoring.measure_policy import Qualification
 from theatre.verification.errors import RateLimitedError, RepositoryError, TooFewReplaysError
 from theatre.verification.records import GroundTruthRecord, dataset_lines
 
@@ -103,7 +104,14 @@ async def commit_and_queue(
     oracle = await oracle_under_test(request.oracle, resources.constructs, seconds=seconds)
     dataset = await asyncio.to_thread(dataset_lines, records)
     await asyncio.to_thread(_store_dataset, resources, dataset)
-    template = await validate_template(template_of(request, oracle, dataset), {}, resources)
+    named = template_of(
+        request,
+        oracle,
+        dataset,
+        changes=len(records),
+        qualification=await asyncio.to_thread(_read_qualification, resources, request),
+    )
+    template = await validate_template(named, {}, resources)
     now, user_id = resources.clock(), stored.user_id
     upload = StoredDataset(sha256_hex(dataset), len(dataset), len(records), now)
     async with engine.begin() as connection:
@@ -152,6 +160,20 @@ def _read_upload(resources: TheatreResources, sha256: str, gathered: GatheredRec
         gathered.take_all(uploaded_records(dataset))
     finally:
         dataset.close()
+
+
+def _read_qualification(
+    resources: TheatreResources, request: VerificationRequest
+) -> Qualification | None:
+    """Return the uploaded qualification of a judge; QualificationError for another upload.
+
+    Whose key signed it is looked at when it is committed to.
+    """
+    named = None if request.judge is None else request.judge.qualification
+    if named is None:
+        return None
+    with contextlib.closing(resources.data.open(_UPLOAD, sha256=named)) as dataset:
+        return Qualification.read(dataset.lines(), sha256=None)
 
 
 def _store_dataset(resources: TheatreResources, dataset: bytes) -> None:

@@ -28,6 +28,7 @@ from backend.services.certificates import CurrentStatus, with_status
 from backend.services.constructs import ConstructAccess
 from backend.services.ground_truth import UPLOADED
 from backend.services.resources import TheatreResources
+from backend.services.runs.execution import WAITING_BUDGET
 from backend.services.runs.runs import cancel_run
 from backend.services.sealed_bundles import fetch_verified_bundle
 from backend.services.verifications.requests import (
@@ -39,11 +40,19 @@ from backend.services.verifications.requests import (
 )
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.errors import DatasetError, InvalidTransitionError, NotFoundError
+from theatre.engine.scoring.measure_policy import Qualification
 from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
 from theatre.oracles.endpoints import REGISTERED, Endpoint
 from theatre.verification.certificate import verification_certificate
 from theatre.verification.errors import TooFewReplaysError
-from theatre.verification.template import LOCAL_CLONE, OracleUnderTest, Terms, oracle_template
+from theatre.verification.template import (
+    LOCAL_CLONE,
+    OracleUnderTest,
+    ReliedOn,
+    Terms,
+    oracle_template,
+    qualification_dataset,
+)
 from theatre.verification.version_probe import NO_VERSION, probe
 
 # What a verification commits to: the construct with its version, and the template about it.
@@ -61,13 +70,22 @@ def draft_of(
     named = Endpoint(construct_id=oracle.construct_id, adapter_type="http", place=place)
     constructs.check_named([named], found)
     endpoint = _endpoint(oracle, constructs)
-    return template_of(request, _under_test(endpoint, oracle.version or NO_VERSION), b"")
+    under_test = _under_test(endpoint, oracle.version or NO_VERSION)
+    return template_of(request, under_test, b"", changes=request.min_replays)
 
 
 def template_of(
-    request: VerificationRequest, oracle: OracleUnderTest, dataset: bytes
+    request: VerificationRequest,
+    oracle: OracleUnderTest,
+    dataset: bytes,
+    *,
+    changes: int,
+    qualification: Qualification | None = None,
 ) -> JsonObject:
-    """Return the template of a verification; its dataset is named as an upload is."""
+    """Return the template of a verification of so many changes; datasets are named as uploads are.
+
+    QualificationError for a `qualification` that is about no measure of it.
+    """
     is_github = isinstance(request.source, GitHubRequest)
     terms = Terms(
         weights=request.weights,
@@ -76,11 +94,19 @@ def template_of(
         repository=_repository(request),
         minimum_replays=request.min_replays,
     )
+    scoring = request.scoring(changes)
+    relied_on: dict[str, ReliedOn] = {}
+    if request.judge and request.judge.qualification and qualification:
+        one = ReliedOn(file_sha256=request.judge.qualification, sha256=qualification.sha256)
+        relied_on = dict.fromkeys(sorted(scoring.measured_by(qualification)), one)
     sha256 = sha256_hex(dataset)
-    template = oracle_template(oracle, terms, sha256)
+    template = oracle_template(oracle, terms, sha256, scoring=scoring, relied_on=relied_on)
     config = cast("JsonObject", template["product_theatre_config"])
-    path = f"{UPLOADED}{sha256}"
-    return {**template, "product_theatre_config": {**config, "replay_data_path": path}}
+    config["replay_data_path"] = f"{UPLOADED}{sha256}"
+    if relied_on:
+        hashes = {qualification_dataset(name): one.file_sha256 for name, one in relied_on.items()}
+        config["dataset_paths"] = {name: f"{UPLOADED}{one}" for name, one in hashes.items()}
+    return template
 
 
 async def oracle_under_test(
@@ -161,6 +187,8 @@ class Verified:
             return "finished" if self.stored.phase == "failed" else self.stored.phase
         if self.theatre.run_status in _ENDED:
             return "finished"
+        if self.theatre.run_status == WAITING_BUDGET:
+            return WAITING_BUDGET
         return "committed" if self.theatre.run_status == "queued" else "replaying"
 
     @property
@@ -200,10 +228,10 @@ async def request_verification(
     request = VerificationRequest.of(document)
     draft = draft_of(request, resources.constructs, found)
     await asyncio.to_thread(resources.require_valid, draft)
-    source = request.source
     uploads = await find_uploads(connection, user_id)
-    if isinstance(source, UploadRequest) and source.sha256 not in uploads:
-        raise DatasetError("expected records that you have uploaded: POST /datasets")
+    for what, sha256 in request.named_uploads.items():
+        if sha256 not in uploads:
+            raise DatasetError(f"expected {what} that you have uploaded: POST /datasets")
     now = resources.clock()
     verification_id = new_id(now)
     await insert_verification(

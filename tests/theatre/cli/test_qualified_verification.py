@@ -133,5 +133,5 @@ def test_the_qualification_of_another_judge_is_refused_before_a_change_is_shown(
 ) -> None:
     run = relying(tmp_path, of_the_judge("another"))
     told = " ".join((run.answer.stdout + run.answer.stderr).split())
-    assert (run.answer.code, len(run.service.requests)) == (ExitCode.USAGE, 1)
+    assert (run.answer.code, len(run.service.requests)) == (ExitCode.INVALID, 1)
     assert "its qualification is of another judge" in told

@@ -273,14 +273,6 @@ def _qualification_known(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _qualification_local(subject: Subject) -> Iterator[Finding]:
-    if subject.from_api and _qualifications(subject):
-        yield (
-            json_pointer(*_QUALIFICATIONS),
-            "expected none: the service does not know who signed them (the command line does)",
-        )
-
-
 _MOST_JUDGED = 5
 """So many times an episode's answers are judged at most (docs/adr/0055)."""
 
@@ -364,7 +356,6 @@ RULES = (
     Rule("judge-local", _judge_local),
     Rule("qualification-known", _qualification_known, since=NEWEST),
     Rule("repeats-fit", _repeats_fit, since=NEWEST),
-    Rule("qualification-local", _qualification_local, since=NEWEST),
     Rule("scorers-not-committed", _scorers_not_committed, severity="warning"),
     Rule("measure-unqualified", _measure_unqualified, severity="warning"),
     Rule("controls-counted", _controls_counted, severity="warning", since=NEWEST),
