@@ -94,7 +94,7 @@ def corrected(
         found = corrected_score(aggregate(hits), CRITERION, qualified(rng, judge), source=source)
         return cast("dict[str, Any]", found)
     whole: Any = corrected_scores(
-        DOCUMENT, {}, aggregate(hits), {}, {CRITERION: tallies(rng, judge)}
+        DOCUMENT, {}, aggregate(hits), {}, {CRITERION: tallies(rng, judge)}, {}
     )
     return cast("dict[str, Any]", whole[CRITERION])
 

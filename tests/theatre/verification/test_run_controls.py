@@ -381,14 +381,16 @@ def test_engine_and_check_decide_alike(
     one = read[CRITERION]
     assert one is not None
     assert run_controls.why_not_borne_out(counted, one.document) == fault
-    found: Any = run_controls.corrected_scores(template, pins, aggregate, read, controls)
+    found: Any = run_controls.corrected_scores(template, pins, aggregate, read, controls, {})
     assert (found[CRITERION]["errors_from"], found[CRITERION]["reason"]) == (source, reason)
     again = measures.committed_qualifications(template, lines)
     unqualified = measures.unqualified_measures(
         template, {SCORER.name: "judged"}, pins, again, controls
     )
     assert unqualified == ({} if fault is None else {CRITERION: f"llm_judge: {fault}"})
-    certified = measures.certified(template, pins, again, aggregate, controls)["corrected_scores"]
+    certified = measures.certified(template, pins, again, aggregate, controls, {})[
+        "corrected_scores"
+    ]
     assert measures.near_corrected(certified, found) == found
     codes = run_controls.contradictions(read, controls)
     assert {CONTRADICTED} & {*measures.measure_findings(again, controls)} == {*codes}

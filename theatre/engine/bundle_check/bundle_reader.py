@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -31,9 +32,11 @@ from theatre.engine.bundle_check.arithmetic import (
 )
 from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit
 from theatre.engine.bundle_check.measures import (
+    Labelled,
     certified,
     committed_qualifications,
     counted_controls,
+    labelled_criteria,
     measure_findings,
     near_corrected,
 )
@@ -297,9 +300,27 @@ class Evidence:
     def measures(self) -> Document:
         """The certificate's members on what the measures are worth."""
         pins = self.receipt["scorer_pins"]
-        found = certified(self.template, pins, self.qualifications, self.aggregate, self.controls)
+        kinds = self.receipt.get("scorer_kinds") or {}
+        labelled = labelled_criteria(self.template, kinds, self.labelled)
+        found = certified(
+            self.template, pins, self.qualifications, self.aggregate, self.controls, labelled
+        )
         near_corrected(found["corrected_scores"] or {}, self.certificate["corrected_scores"])
         return found
+
+    def labelled(self, name: str, step_id: str) -> Labelled:
+        """Return what people said at a step of the answers of a criterion, next to its scores."""
+        rating, said = self.ratings[step_id], {}
+        for line in self.results[1]:
+            if line["outcome"] == "scored" and line["scores"][name] is not None:
+                said[line["episode_id"]] = float(line["scores"][name])
+        pairs = [
+            (float(sum(row, Fraction(0)) / len(row)), said.pop(item))
+            for item, row in zip(self.drawn_items(self.rubrics[step_id]), rating.rows, strict=True)
+            if row and item in said
+        ]
+        clustered = any(one.get("cluster_key") is not None for one in self.dataset)
+        return Labelled(step_id, rating.scorers, pairs, [*said.values()], clustered)
 
     @property
     def controls(self) -> dict[str, Document]:

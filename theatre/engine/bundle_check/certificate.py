@@ -28,12 +28,14 @@ from theatre.engine.bundle_check.folder import (
 from theatre.engine.bundle_check.measures import (
     FINDINGS_OF_MEASURES,
     certified,
+    labelled_criteria,
     measure_findings,
     near_corrected,
 )
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.report import (
     NOTHING,
+    Cause,
     CheckId,
     DefectError,
     Ledger,
@@ -177,7 +179,7 @@ def check_certificate_fields(
         "issued_at": sealed_at,
         "theatre_resolved_at": sealed_at,
         "usage": _usage(evidence.plan, run.calls, documents),
-        **_expect_measures(evidence, run.calls, results),
+        **_expect_measures(evidence, run, results),
         **dict.fromkeys(RESERVED, None),
         "coin_sha256": hashes.coin,
         "episode_root": run.episode_root,
@@ -223,7 +225,7 @@ def _usage(
 
 
 def _expect_measures(
-    evidence: Evidence, calls: CallFacts, results: JsonObject | Nothing
+    evidence: Evidence, run: RunEvidence, results: JsonObject | Nothing
 ) -> _Fields:
     """Return what the measures are worth; as stated where their qualifications are withheld."""
     documents, plan, names = (
@@ -232,13 +234,21 @@ def _expect_measures(
         ("qualification", "corrected_scores"),
     )
     stated: _Fields = {name: documents.at(CERTIFICATE, name) for name in names}
-    if calls.is_stated:
+    if run.calls.is_stated:
         return stated
     if plan is None or isinstance(results, Nothing):
         return dict.fromkeys(names, NOTHING)
     pins = text_members(documents.at(RECEIPT, "scorer_pins"))
     qualifications, controls = qualifications_in(evidence, plan), controls_in(evidence, plan)
-    found = certified(plan.document, pins, qualifications, results, controls)
+    kinds, scoring = text_members(documents.at(RECEIPT, "scorer_kinds")), run.scoring
+    columns = None if isinstance(scoring, Cause) else scoring.columns
+    labelled = {}
+    if columns is not None:
+        rated = columns.labelled
+        labelled = labelled_criteria(
+            plan.document, kinds, lambda name, step_id: rated(name, run.panels[step_id])
+        )
+    found = certified(plan.document, pins, qualifications, results, controls, labelled)
     if found["corrected_scores"] is not None:
         near_corrected(found["corrected_scores"], stated["corrected_scores"])
     return found

@@ -28,6 +28,7 @@ from theatre.engine.bundle_check.arithmetic import (
 from theatre.engine.bundle_check.audit_trail import SubmittedRating
 from theatre.engine.bundle_check.evidence import Evidence
 from theatre.engine.bundle_check.folder import canonical_object
+from theatre.engine.bundle_check.measures import Labelled
 from theatre.engine.bundle_check.plan import CommittedPlan, CommittedRubric
 from theatre.engine.bundle_check.report import (
     NOTHING,
@@ -128,6 +129,27 @@ class RatedColumns:
         if outcome is EpisodeOutcome.SCORED:
             rank = self._draws.item_rank(episode.episode_id)
             self._scored.append((rank, episode.episode_id, unit))
+
+    def labelled(self, name: str, panel: Panel) -> Labelled:
+        """Return what a panel said of the answers of a criterion, next to its scorer's numbers."""
+        units = self.items(panel.rubric.items)
+        said = {
+            unit: self.sums[name][unit] / (self.counts[name][unit] * NANO)
+            for _, _, unit in self._scored
+            if self.counts[name][unit]
+        }
+        rated = [
+            (float(sum(row, Fraction(0)) / len(row)), said.pop(units[item]))
+            for item, row in zip(panel.items, panel.rating.rows, strict=True)
+            if row and units[item] in said
+        ]
+        return Labelled(
+            step_id=panel.rubric.step_id,
+            scorers=panel.rating.scorers,
+            pairs=rated,
+            others=[*said.values()],
+            clustered=bool(self._clusters),
+        )
 
     def items(self, count: int) -> dict[str, int]:
         """Return the `count` scored episodes with the smallest draws, in their order, by unit."""

@@ -10,7 +10,8 @@ import base64
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -259,6 +260,7 @@ def certified(
     qualifications: Mapping[str, Document | None],
     aggregate: Document,
     controls: Mapping[str, Document],
+    labelled: Mapping[str, Labelled],
 ) -> Document:
     """Return the certificate's members on what the measures are worth."""
     shown = {name: None if one is None else shown_of(one) for name, one in qualifications.items()}
@@ -278,7 +280,119 @@ def certified(
             **corrected_of(aggregate, name, known, source),
             "controls": counted and {member: counted[member] for member in CERTIFIED_CONTROLS},
         }
+    for name, items in labelled.items():
+        if name not in corrected or (len(items.pairs) >= FEWEST_TO_CORRECT and not items.clustered):
+            of_controls = corrected.get(name, {}).get("controls")
+            corrected[name] = {**items.corrected(aggregate, name), "controls": of_controls}
     return {"qualification": shown or None, "corrected_scores": corrected or None}
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A judged criterion of whose answers people labelled some that the coin drew.
+
+    `pairs` has the mean label of each, and what the judge said of it; `others` is what he said of
+    the answers that were not drawn.
+    """
+
+    step_id: str
+    scorers: int
+    pairs: Sequence[tuple[float, float]]
+    others: Sequence[float]
+    clustered: bool
+
+    def corrected(self, aggregate: Document, name: str) -> Document:
+        """Return the score corrected by the labels (docs/statistics.md), or why it is not."""
+        counts = aggregate["score_counts"][name]
+        found: tuple[float, float, float] | str = "its episodes share clusters"
+        if not self.clustered:
+            found = ppi(self.pairs, self.others)
+        if not isinstance(found, str):
+            part = counts["scored"] / (counts["scored"] + counts["missing"])
+            value, low, high = (one * part for one in found)
+            found = round(value, 9), round(low, 6), round(high, 6)
+        value_or_none, *ends = (None, None, None) if isinstance(found, str) else found
+        return {
+            "raw": aggregate["scores"][name],
+            "n": counts["scored"],
+            "errors_from": "people",
+            "value": value_or_none,
+            "low": ends[0],
+            "high": ends[1],
+            "method": "undefined" if isinstance(found, str) else "ppi_wilson",
+            "level": 0.95,
+            "reason": found if isinstance(found, str) else None,
+            "labels": {
+                "step_id": self.step_id,
+                "items": len(self.pairs),
+                "scorers": self.scorers,
+            },
+        }
+
+
+def labelled_criteria(
+    template: Document,
+    kinds: Mapping[str, str],
+    rated_at: Callable[[str, str], Labelled],
+) -> dict[str, Labelled]:
+    """Return judged criterion → its labels, by the first rating that has no share in its score.
+
+    `rated_at` gives those of a criterion that people gave at a step.
+    """
+    plan, entries = Plan(template), {one["step_id"]: one for one in template.get("hitl_steps", [])}
+    known, found = kinds_of(plan.scorers.values(), kinds), dict[str, Labelled]()
+    for step in template["resolution_programme"]:
+        if step["type"] == "aggregation":
+            break
+        entry = entries.get(step["step_id"], {}) if step["type"] == "hitl_rubric" else {}
+        name = str(entry.get("criterion_id"))
+        is_judged = known.get(plan.scorers.get(name, "")) == "judged"
+        if is_judged and entry.get("share") is None and name not in found:
+            found[name] = rated_at(name, step["step_id"])
+    return found
+
+
+def ppi(
+    pairs: Sequence[tuple[float, float]], others: Sequence[float]
+) -> tuple[float, float, float] | str:
+    """Return the mean label of all answers and its bounds, by PPI++; or why there is none.
+
+    The judge's mean over the answers without a label is moved by what he is wrong by on those with
+    one, with the weight that has the least variance; Wilson's interval for as many labels.
+    """
+    n, rest = len(pairs), len(others)
+    if n < FEWEST_TO_CORRECT:
+        return f"fewer than {FEWEST_TO_CORRECT} labelled items"
+    if not rest:
+        return "no items without a label"
+    labels, judged = [label for label, _ in pairs], [said for _, said in pairs]
+    every, weight = [*judged, *others], 0.0
+    if spread := variance_of(every):
+        middle, centre = mean_of(labels), mean_of(judged)
+        shared = math.fsum((a - middle) * (b - centre) for a, b in pairs) / (n - 1)
+        weight = min(1.0, max(0.0, shared / (spread * (1 + n / rest))))
+    value = mean_of(labels) + weight * (mean_of(others) - mean_of(judged))
+    value = max(0.0, min(1.0, value))
+    spread_of_labels = variance_of([label - weight * said for label, said in pairs])
+    error = spread_of_labels / n + weight * weight * variance_of(every) / rest
+    trials = min(value * (1 - value) / error, n + rest) if error else float(n)
+    trials, square = trials or float(n), Z * Z
+    shrink = 1 + square / trials
+    centre = (value + square / (2 * trials)) / shrink
+    half = Z * math.sqrt(value * (1 - value) / trials + square / (4 * trials * trials)) / shrink
+    bounds = max(0.0, round(centre - half, 6)), min(1.0, round(centre + half, 6))
+    return published(Fraction(value)) or 0.0, *bounds
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """Return the mean; the order of values does not matter."""
+    return math.fsum(values) / len(values)
+
+
+def variance_of(values: Sequence[float]) -> float:
+    """Return the variance of a sample."""
+    mean = mean_of(values)
+    return math.fsum((one - mean) * (one - mean) for one in values) / (len(values) - 1)
 
 
 FINDINGS_OF_MEASURES: Final = ("labels-by-models:", "controls-contradict-qualification:")

@@ -382,6 +382,7 @@ class Settlement:
                 settled.ending.aggregate,
                 settled.qualifications,
                 settled.controls,
+                settled.ending.labelled,
             ),
             issuer=self._settings.issuer,
             moment=format_rfc3339(settled.resolved_at),

@@ -51,6 +51,7 @@ from theatre.engine.resolution import (
 )
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import Aggregator, CommittedRating, PanelScores, RepeatScores
+from theatre.engine.scoring.corrections import LabelledItems
 from theatre.engine.scoring.repeats import outcome_of_answer
 from theatre.engine.templates import ProductTheatreTemplate, ResolutionStep
 
@@ -215,12 +216,14 @@ class StepSources:
 class ResolutionResult:
     """How far a programme came: to its end with both documents, to a failure, or to people.
 
-    `rating_files` has the lines of each opened rubric step by path in the bundle.
+    `rating_files` has the lines of each opened rubric step by path in the bundle, `labelled` by
+    judged criterion what people said of some of its answers.
     """
 
     machine: ResolutionStateMachine
     aggregate: JsonObject = field(default_factory=dict)
     rating_files: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
+    labelled: Mapping[str, LabelledItems] = field(default_factory=dict)
 
     @property
     def status(self) -> ProgrammeStatus:
@@ -301,6 +304,7 @@ class ProgrammeRun:
                 f"hitl/{step_id}.jsonl": [canonical_line(line) for line in rubric.scores]
                 for step_id, rubric in self._trail.rubrics.items()
             },
+            labelled=self._sources.aggregator.labelled(),
         )
 
     async def _run_step(self, step: ProgrammeStep) -> StepOutcome | None:

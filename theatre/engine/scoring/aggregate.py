@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from theatre.engine.models import (
     CriterionResult,
     EpisodeOutcome,
     InvocationStatus,
+    ScorerKind,
 )
 from theatre.engine.scoring.arithmetic import (
     NANO,
@@ -33,6 +35,7 @@ from theatre.engine.scoring.arithmetic import (
 )
 from theatre.engine.scoring.bootstrap import Part, mixed_interval
 from theatre.engine.scoring.calibration import CalibrationTally, Probability
+from theatre.engine.scoring.corrections import LabelledItems
 from theatre.engine.scoring.holdout import SplitScores, is_held_out
 from theatre.engine.scoring.provider import TheatreScoringProvider
 from theatre.engine.scoring.ratings import (
@@ -92,6 +95,8 @@ class Aggregator:
         drawn = max((rating.items for rating in provider.ratings), default=0)
         self._draw = ItemDraw(draws.item_rank, drawn)
         self._human = NO_HUMAN_PARTS
+        self._answered = array("q")
+        """The units of scored episodes, where people are asked about some of them."""
         self._hasher = hashlib.sha256()
 
     def add(self, episode: ScoredEpisode) -> bytes:
@@ -104,6 +109,8 @@ class Aggregator:
             row = self._units.add(episode.scores, episode.cluster_key)
             if episode.outcome is EpisodeOutcome.SCORED:
                 self._draw.add(episode.episode_id, row)
+                if self._ratings:
+                    self._answered.append(row)
             if self._split is not None:
                 self._split.add(episode.scores, held_out=held_out)
             if self._calibration is not None:
@@ -188,6 +195,39 @@ class Aggregator:
         hashed = {key: value for key, value in aggregate.items() if key not in _NOT_HASHED}
         self._hasher.update(canonical_bytes(hashed))
         return aggregate | {"results_hash": self._hasher.hexdigest()}
+
+    def labelled(self) -> dict[str, LabelledItems]:
+        """Return judged criterion → its answers of which people labelled a part; after `finish`.
+
+        By the first rating of the criterion that has no share in its score.
+        """
+        columns = {
+            plan.criterion_id: column
+            for column, plan in enumerate(self._criteria)
+            if plan.scorer.kind is ScorerKind.JUDGED
+        }
+        found: dict[str, LabelledItems] = {}
+        for criterion, panel in self._human.labelling():
+            if criterion in columns and criterion not in found:
+                scores = self._units.means(columns[criterion], self._answered)
+                found[criterion] = self._labelled_by(panel, scores)
+        return found
+
+    def _labelled_by(self, panel: Panel, scores: dict[int, float]) -> LabelledItems:
+        rows = panel.rows.values()
+        pairs = [
+            (float(label), scores.pop(row))
+            for row, label in zip(rows, panel.item_means, strict=bool(panel.scores))
+            if row in scores
+        ]
+        return LabelledItems(
+            step_id=panel.rating.step_id,
+            scorers=len(panel.scores),
+            labels=[label for label, _ in pairs],
+            judged=[said for _, said in pairs],
+            others=[*scores.values()],
+            clustered=self._units.clustered,
+        )
 
     def _aggregate(self) -> JsonObject:
         kinds = ("scored", "timeout", "error", "refused", "unscored", "not_run")

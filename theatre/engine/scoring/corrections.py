@@ -46,6 +46,7 @@ OUTSIDE = "the judged rate is one that the judge's known errors cannot give"
 NO_ERRORS = "no known errors of the measure"
 NO_INTERVAL = "the score has no interval"
 PEOPLE = "people have a share in the score"
+CLUSTERED = "its episodes share clusters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,31 @@ class JudgeErrors:
 
     supported: Tally
     refused: Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledItems:
+    """What people said of answers that the coin drew in a run, next to what its judge said.
+
+    `labels` and `judged` are about these answers, in one order, `others` is what the judge said of
+    all other answers; from 0 to 1. `scorers` people each labelled all that were drawn.
+    """
+
+    step_id: str
+    scorers: int
+    labels: Sequence[float]
+    judged: Sequence[float]
+    others: Sequence[float]
+    clustered: bool
+
+    @property
+    def correct(self) -> bool:
+        """Return whether there are enough of them to correct a score."""
+        return len(self.labels) >= FEWEST_ITEMS and not self.clustered
+
+    def as_document(self) -> JsonObject:
+        """Return what a certificate says of them."""
+        return {"step_id": self.step_id, "items": len(self.labels), "scorers": self.scorers}
 
 
 def judge_errors(controls: JsonObject) -> JudgeErrors | None:
@@ -163,6 +189,29 @@ def corrected_score(
         if found["value"] is not None:
             found |= _scaled(found, float(share))
     return {"raw": results["scores"][criterion], "n": items, "errors_from": source, **found}
+
+
+def labelled_score(aggregate: JsonObject, criterion: str, items: LabelledItems) -> JsonObject:
+    """Return a criterion's score corrected by people's labels on a random part of its answers.
+
+    The mean over the episodes that were answered is corrected, by `powered_rate`; a failed one
+    counts 0 as in the score. Null with the reason as there, and where episodes share clusters.
+    """
+    results: dict[str, Any] = aggregate
+    counts = results["score_counts"][criterion]
+    if items.clustered:
+        found = _null(CLUSTERED)
+    else:
+        found = powered_rate(items.labels, items.judged, items.others)
+    if found["value"] is not None:
+        found |= _scaled(found, counts["scored"] / (counts["scored"] + counts["missing"]))
+    return {
+        "raw": results["scores"][criterion],
+        "n": counts["scored"],
+        "errors_from": "people",
+        **found,
+        "labels": items.as_document(),
+    }
 
 
 def _trials(rate: float, half: float, items: int) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias, cast
@@ -209,6 +209,12 @@ class HumanParts:
     def __bool__(self) -> bool:
         """Return whether any score has a human part."""
         return bool(self._by_criterion)
+
+    def labelling(self) -> Iterator[tuple[str, Panel]]:
+        """Yield criterion and panel of each rating of a criterion without a share in its score."""
+        for panel in self._panels:
+            if panel.rating.criterion_id is not None and panel.rating.share is None:
+                yield panel.rating.criterion_id, panel
 
     def panel_of(self, criterion: str) -> Panel | None:
         """Return whose scores are a part of `criterion`; None where it has no human part."""

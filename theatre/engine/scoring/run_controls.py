@@ -16,8 +16,10 @@ from theatre.engine.scoring.corrections import (
     FEWEST_ITEMS,
     SIDES,
     JudgeErrors,
+    LabelledItems,
     corrected_score,
     judge_errors,
+    labelled_score,
 )
 from theatre.engine.scoring.measure_policy import Qualifications, known_errors
 from theatre.engine.scoring.provider import criteria_scorers
@@ -104,21 +106,28 @@ def corrected_scores(
     aggregate: JsonObject,
     qualifications: Qualifications,
     controls: RunControls,
+    labelled: Mapping[str, LabelledItems],
 ) -> JsonObject | None:
     """Return criterion → its score corrected for its measure's errors, with what controls show.
 
-    Those whose template names a qualification, and those with control items; None without any.
+    Those whose template names a qualification, those with control items, and those of whose
+    answers people labelled some; None without any. Enough labels correct before all else.
     """
     known = known_errors(document, pins, qualifications)
     worse = {code.removeprefix(CONTRADICTED) for code in contradictions(qualifications, controls)}
     found: JsonObject = {}
-    for criterion in sorted(known.keys() | controls.keys()):
-        counted = controls.get(criterion)
+    measured = known.keys() | controls.keys()
+    for criterion in sorted(measured | labelled.keys()):
+        counted, items = controls.get(criterion), labelled.get(criterion)
+        shown = None if counted is None else {name: counted[name] for name in _SHOWN}
+        if items is not None and (items.correct or criterion not in measured):
+            score = labelled_score(aggregate, criterion, items)
+            found[criterion] = {**score, "controls": cast("JsonObject | None", shown)}
+            continue
         # What the run contradicts is not known.
         stated = None if criterion in worse else known.get(criterion)
         errors, source = _errors_of(counted, stated, is_named=criterion in known)
         score = corrected_score(aggregate, criterion, errors, source=source)
-        shown = None if counted is None else {name: counted[name] for name in _SHOWN}
         found[criterion] = {**score, "controls": cast("JsonObject | None", shown)}
     return found or None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -144,6 +144,11 @@ class ResampledUnits:
                 self._sums[column][row] += result.nano
             self._counts[column][row] += isinstance(result, Scored) or result is Verdict.MISSING
         return row
+
+    def means(self, column: int, rows: Iterable[int]) -> dict[int, float]:
+        """Return the score of each of these units that has one on a criterion, from 0 to 1."""
+        sums, counts = self._sums[column], self._counts[column]
+        return {row: sums[row] / (counts[row] * NANO) for row in rows if counts[row]}
 
     def influences(self, column: int) -> Floats | None:
         """Return what each unit adds to one criterion's mean; None below two units."""
