@@ -83,7 +83,7 @@ def finished(folder: Path) -> Files:
     answers = dict.fromkeys(range(10, COUNT + 1, 10), WRONG)
     answers |= dict.fromkeys(range(COUNT + 1, COUNT + FAILED + 1), ERROR)
     plain = {key: value for key, value in rating(items=DRAWN).items() if key != "share"}
-    judged = {"scorer": "told", "params": {"field": "colour"}}
+    judged: JsonObject = {"scorer": "told", "params": {"field": "colour"}}
     stage = rated_stage(
         folder,
         episodes(COUNT + FAILED, answers),
