@@ -19,7 +19,7 @@ from tests.theatre.forged_bundle import (
     store,
     with_document,
 )
-from tests.theatre.pages.test_verify_js import NOW, failed
+from tests.theatre.pages.test_verify_js import failed
 from tests.theatre.pages.verify_page import ask, of_bundle
 from tests.theatre.rated_runs import AGGREGATE, details, rate, rated_stage, rating, rubric_step
 from tests.theatre.runs import (
@@ -146,7 +146,7 @@ def test_labels_that_the_coin_drew_correct_the_score_of_a_judge(
     assert found["value"] == pytest.approx(0.8 * part, abs=0.04)
     bundle = store(labelled, tmp_path / "bundle")
     assert failing(bundle) == (set(), set())
-    (answer,) = ask([of_bundle(bundle, now=NOW)])
+    (answer,) = ask([of_bundle(bundle)])
     assert failed(answer) == []
     assert "qualifications" in answer["value"]["unchecked"]
 
