@@ -397,8 +397,8 @@ def test_engine_and_check_decide_alike(
     assert bool(codes) is (fault == run_controls.WORSE)
     if counted is not None:  # and without a qualification they correct a score alone
         bare: JsonObject = {**template, "scoring": {"criteria_scorers": SCORERS}}
-        alone: Any = run_controls.corrected_scores(bare, pins, aggregate, {}, controls)
-        certified = measures.certified(bare, pins, {}, aggregate, controls)["corrected_scores"]
+        alone: Any = run_controls.corrected_scores(bare, pins, aggregate, {}, controls, {})
+        certified = measures.certified(bare, pins, {}, aggregate, controls, {})["corrected_scores"]
         assert measures.near_corrected(certified, alone) == alone
         assert alone[CRITERION]["errors_from"] == "controls"
 
