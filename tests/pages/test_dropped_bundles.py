@@ -28,7 +28,7 @@ LINES_OF = {
 """Files that have a line of their own; all others are named in words."""
 
 
-@pytest.mark.parametrize("count", [pytest.param(10, id="few"), pytest.param(200, id="many")])
+@pytest.mark.parametrize("count", [pytest.param(20, id="few"), pytest.param(200, id="many")])
 def test_a_changed_bundle_is_refused_and_the_changed_file_is_named(
     stage: PageStage, browser: Browser, tmp_path: Path, count: int
 ) -> None:
