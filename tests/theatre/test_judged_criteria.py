@@ -26,6 +26,7 @@ from tests.theatre.runs import (
     pilot_stage,
     right,
 )
+from theatre.cli.plan_command import read_pilot
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.evidence import Installed
@@ -44,7 +45,9 @@ from theatre.engine.models import (
 )
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import RunContext
+from theatre.engine.replay.usage import UsageTally
 from theatre.engine.rlmf_export import judge_seed_of, judgements_of, outputs_of
+from theatre.files.recorded_run import BundledRun
 
 ANSWERS: dict[int, JsonObject] = {
     2: {"output_data": {"colour": "blue", "recall": 0.9}},
@@ -360,6 +363,13 @@ def test_a_computation_that_scores_is_given_every_answer(repeated: Finished) -> 
                 }
             )
     assert found == expected
+
+
+def test_a_plan_counts_what_its_pilot_asked_a_judge(repeated: Finished) -> None:
+    shares, tally = {"colour": 1.0, "recall": 0.0}, UsageTally({})
+    _, costs = read_pilot(BundledRun(repeated.bundle), shares, tally)
+    exchanges = [one for seq in range(1, 5) for one in exchanges_of(repeated.record(seq))]
+    assert costs.judge_calls == len(exchanges) / (4 * K) > 0
 
 
 def test_the_check_asks_about_each_answer_again(repeated: Finished) -> None:

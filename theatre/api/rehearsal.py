@@ -6,8 +6,9 @@ what a rehearsal has shown cannot be gone on with as a run.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,14 +84,26 @@ def rehearse_document(
 
     The store is a temporary one. Its episodes are held in memory, but with `is_kept` False none.
     """
+    with rehearsed(template, folder, workspace, options, on_progress) as (rehearsal, run):
+        report = _report(rehearsal, run)
+        return Run.rehearsed(report, [*read_run(run)] if is_kept else [])
+
+
+@contextlib.contextmanager
+def rehearsed(
+    template: JsonObject,
+    folder: Path,
+    workspace: Workspace,
+    options: RunOptions,
+    on_progress: Callable[[Progress], None],
+) -> Iterator[tuple[Rehearsal, RecordedRun]]:
+    """Rehearse as `rehearse_document`; what was recorded is there until the end of the block."""
     require_runnable(template, certificate_run=False)
     with tempfile.TemporaryDirectory(prefix="echelon-rehearsal-") as home:
         own = replace(workspace, home=Path(home))
         rehearsal = rehearse(template, folder.resolve(), own, options, on_progress)
         (theatre_id,) = own.store.theatre_ids()
-        run = recorded_run(own.store.view(theatre_id), own.datasets_for(folder))
-        report = _report(rehearsal, run)
-        return Run.rehearsed(report, [*read_run(run)] if is_kept else [])
+        yield rehearsal, recorded_run(own.store.view(theatre_id), own.datasets_for(folder))
 
 
 def _report(rehearsal: Rehearsal, run: RecordedRun) -> JsonObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,15 +11,19 @@ from typing import Any, cast
 
 import click
 
-from theatre.api.template_files import read_template, require_valid
+from theatre.api.rehearsal import rehearsed
+from theatre.api.template_files import read_template, require_valid, validate_template
+from theatre.api.theatre_run import RunOptions
 from theatre.api.workspace import Workspace
 from theatre.cli.episodes_command import found_run, readable
 from theatre.cli.exits import echo, json_option, print_document
+from theatre.cli.options import header_option
+from theatre.cli.progress import ProgressLine
 from theatre.cli.tables import format_number, print_table
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import PilotError, ProgrammeError
-from theatre.engine.models import EpisodeOutcome
-from theatre.engine.replay.usage import UsageTally, committed_prices, usage_of
+from theatre.engine.models import EpisodeOutcome, exchanges_of
+from theatre.engine.replay.usage import UsageTally, committed_prices, tally_of, usage_of
 from theatre.engine.scoring import COMPOSITE, exact
 from theatre.engine.scoring.planning import (
     ASSURANCE,
@@ -27,7 +32,7 @@ from theatre.engine.scoring.planning import (
     PlannedSize,
     WidthPlan,
 )
-from theatre.engine.templates import ProductTheatreTemplate
+from theatre.engine.templates import NEWEST, ProductTheatreTemplate
 from theatre.engine.tier_assigner import MIN_REPLAYS
 from theatre.files.recorded_run import RecordedEpisode, RecordedRun
 
@@ -37,9 +42,13 @@ _MILLISECONDS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Costs:
-    """What an answer took in the pilot, on average: calls with their retries, time, tokens."""
+    """What an answer took in the pilot, on average: calls with their retries, time, tokens.
+
+    Tokens, time and price are those of constructs; of a judge there are only calls.
+    """
 
     calls: float
+    judge_calls: float
     seconds: float
     tokens: tuple[float, float] | None
     dollars: float | None
@@ -54,6 +63,7 @@ class _Costs:
             "answers": answers,
             "expected_width": size.width,
             "calls": round(self.calls * answers),
+            "judge_calls": round(self.judge_calls * answers),
             "input_tokens": None if tokens is None else tokens[0],
             "output_tokens": None if tokens is None else tokens[1],
             "cost_usd": None if self.dollars is None else round(self.dollars * answers, 4),
@@ -72,27 +82,30 @@ class _Costs:
 @click.option(
     "--pilot",
     metavar="RUN",
-    required=True,
-    help="An earlier run of the same criteria: a theatre, finished or not, or a bundle's folder.",
+    help="An earlier run of the same criteria: a theatre, finished or not, or a bundle's folder. "
+    "Without it TEMPLATE is rehearsed: each episode is asked, and nothing is certified.",
 )
 @click.option("--criterion", metavar="NAME", help="Plan for this score, not the composite.")
 @click.option(
     "--most-repeats",
+    "repeats",
     type=click.IntRange(1, _MOST_REPEATS),
     default=5,
     show_default=True,
     help="Try so many answers to an episode at most.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the draws.")
+@header_option
 @json_option
 def plan(
     template: Path,
     *,
     width: float,
-    pilot: str,
+    pilot: str | None,
     criterion: str | None,
-    most_repeats: int,
+    repeats: int,
     seed: int,
+    headers_env: dict[str, str],
     as_json: bool,
 ) -> None:
     """Say how many episodes TEMPLATE needs for an interval of a width, and what that costs.
@@ -101,36 +114,34 @@ def plan(
     interval for episodes like these is narrow enough in four of five of them. A pilot with repeats
     shows what is the better buy: more episodes, or more answers to each.
     """
-    view = require_valid(read_template(template)).view
+    written = read_template(template)
+    view = require_valid(written).view
     if not isinstance(view, ProductTheatreTemplate):
         raise ProgrammeError("expected a template that is run, got one that is only committed")
-    run = found_run(pilot, Workspace.from_environment())
     wanted = criterion or COMPOSITE
     if wanted not in {*view.criteria.criteria_ids, COMPOSITE}:
         names = ", ".join(view.criteria.criteria_ids)
         raise click.UsageError(f"expected one of {names} for --criterion, got {wanted}")
-    if set(run.criteria) != set(view.criteria.criteria_ids) or run.is_withheld:
-        raise PilotError(
-            "expected a pilot of the template's criteria, its scores open, got another"
-        )
-    weights = view.criteria.weights or dict.fromkeys(run.criteria, 1.0)
-    shares = dict.fromkeys([wanted], 1.0) if criterion else dict(weights)
-    with readable(run):
-        answers, costs = _read(run, shares, UsageTally(committed_prices(view)))
-    shown = Pilot.of(answers)
-    sizes = WidthPlan(shown, width, seed=seed).sizes(most_repeats)
+    workspace = Workspace.from_environment()
+    with contextlib.ExitStack() as stack:
+        if pilot is not None:
+            run = found_run(pilot, workspace)
+        else:
+            used = tally_of(written)
+            with ProgressLine(view.theatre_id, quiet=False, used=used) as line:
+                options = RunOptions(headers_env=headers_env)
+                _, run = stack.enter_context(
+                    rehearsed(written, template.parent, workspace, options, line.update)
+                )
+        shown, costs = _piloted(run, view, criterion)
+    most = most_repeats(written, repeats)
+    sizes = WidthPlan(shown.pilot, width, seed=seed).sizes(most)
     at_a_time = view.execution_policy.max_concurrency
     best = min(sizes, key=lambda size: (size.answers, size.items))
     document: JsonObject = {
         "score": wanted,
         "width": width,
-        "pilot": {
-            "theatre_id": run.theatre_id,
-            "items": len(answers),
-            "repeats": len(answers[0]),
-            "between_item_variance": round(shown.between, 6),
-            "within_item_variance": None if shown.within is None else round(shown.within, 6),
-        },
+        "pilot": {"theatre_id": None if pilot is None else run.theatre_id, **shown.as_document()},
         "simulation": {"runs": RUNS, "assurance": ASSURANCE, "seed": seed},
         "sizes": [costs.of(size, at_a_time=at_a_time) for size in sizes],
         "fewest_answers": costs.of(best, at_a_time=at_a_time),
@@ -142,18 +153,63 @@ def plan(
         _print(cast("Mapping[str, Any]", document))
 
 
-def _read(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What a pilot shows: its variances, from so many episodes with so many answers each."""
+
+    pilot: Pilot
+    items: int
+    repeats: int
+
+    def as_document(self) -> JsonObject:
+        within = self.pilot.within
+        return {
+            "items": self.items,
+            "repeats": self.repeats,
+            "between_item_variance": round(self.pilot.between, 6),
+            "within_item_variance": None if within is None else round(within, 6),
+        }
+
+
+def _piloted(
+    run: RecordedRun, view: ProductTheatreTemplate, criterion: str | None
+) -> tuple[_Shown, _Costs]:
+    """Return what a run shows of a score, and what its answers took."""
+    if set(run.criteria) != set(view.criteria.criteria_ids) or run.is_withheld:
+        raise PilotError(
+            "expected a pilot of the template's criteria, its scores open, got another"
+        )
+    weights = view.criteria.weights or dict.fromkeys(run.criteria, 1.0)
+    shares = dict.fromkeys([criterion], 1.0) if criterion else dict(weights)
+    with readable(run):
+        answers, costs = read_pilot(run, shares, UsageTally(committed_prices(view)))
+    return _Shown(pilot=Pilot.of(answers), items=len(answers), repeats=len(answers[0])), costs
+
+
+def most_repeats(template: JsonObject, wanted: int) -> int:
+    """Return how many answers to an episode the template can commit to, up to `wanted`."""
+    policy = cast("JsonObject", template.get("execution_policy", {}))
+    for repeats in range(wanted, 1, -1):
+        more: JsonObject = {"execution_policy": {**policy, "repeats": repeats}}
+        found = validate_template(template | more | {"schema_version": NEWEST}).errors
+        if all(one.rule != "repeats-fit" for one in found):
+            return repeats
+    return 1
+
+
+def read_pilot(
     run: RecordedRun, shares: Mapping[str, float], tally: UsageTally
 ) -> tuple[list[list[float]], _Costs]:
     """Return the answers of each scored or failed episode, and what an answer took on average."""
     found: list[list[float]] = []
-    rounds = calls = latency = 0
+    rounds = calls = latency = judged = 0
     for episode in run.episodes():
         if episode.record is not None:
             made = cast("list[dict[str, Any]]", episode.record.document["calls"])
             attempts = [one for call in made for one in call["attempts"]]
             rounds += len({call["repeat"] for call in made})
             calls += len(attempts)
+            judged += sum(1 for _ in exchanges_of(episode.record.document))
             latency += sum(one["response"]["latency_ms"] for one in attempts)
             tally.note(usage_of(cast("list[JsonObject]", made)))
         if (values := _values(episode, shares)) is not None:
@@ -164,6 +220,7 @@ def _read(
     dollars = tally.cost_usd
     return found, _Costs(
         calls=calls / rounds,
+        judge_calls=judged / rounds,
         seconds=latency / rounds / _MILLISECONDS,
         tokens=(tally.tokens[0] / rounds, tally.tokens[1] / rounds) if counted else None,
         dollars=None if dollars is None else dollars / rounds,
@@ -239,6 +296,8 @@ def _print(document: Mapping[str, Any]) -> None:
     echo(
         f"fewest    {best['items']} episodes, {best['repeats']} of each: {best['answers']} answers"
     )
+    if best["judge_calls"]:
+        echo(f"judge     {best['judge_calls']} calls more, whose tokens and price are not counted")
     if best["items"] < document["tier_needs_items"]:
         echo(f"note      a tier needs {document['tier_needs_items']} episodes, whatever the width")
     if pilot["within_item_variance"] is None:

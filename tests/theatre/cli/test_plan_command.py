@@ -11,7 +11,15 @@ import pytest
 
 from tests.theatre.forked_echelon import forked
 from tests.theatre.repeated_runs import at_random, repeated_stage, share
-from tests.theatre.runs import Finished, ScriptedAdapter, episodes, pilot_stage
+from tests.theatre.runs import (
+    TEMPLATE,
+    Finished,
+    ScriptedAdapter,
+    episodes,
+    pilot_stage,
+    with_changes,
+)
+from theatre.cli.plan_command import most_repeats
 from theatre.engine.errors import PilotError
 from theatre.engine.scoring.planning import Pilot, WidthPlan
 
@@ -63,6 +71,21 @@ def test_a_pilot_in_which_nothing_varies_is_no_pilot() -> None:
     assert Pilot.of([[1.0]] * 30).between > 0
 
 
+@pytest.mark.parametrize(
+    ("changes", "most"),
+    [
+        ({}, 5),
+        ({"/execution_policy/deterministic_sample": 1}, 1),
+        ({"/scoring/criteria_scorers/colour": {
+            "scorer": "llm_judge", "params": {"judge": {"repeats": 2}}}}, 2),
+    ],
+)  # fmt: skip
+def test_no_more_repeats_are_planned_than_can_be_committed(
+    changes: dict[str, Any], most: int
+) -> None:
+    assert most_repeats(with_changes(TEMPLATE, changes), 5) == most
+
+
 def planned(finished: Finished, folder: Path, *options: str) -> dict[str, Any]:
     template = folder / "planned.json"
     template.write_text(json.dumps(finished.document("template.json")), encoding="utf-8")
@@ -80,7 +103,7 @@ def test_a_plan_counts_calls_and_time_of_its_pilot(tmp_path: Path) -> None:
     assert document["pilot"]["items"] == 16
     for size in document["sizes"]:
         assert size["answers"] == size["repeats"] * size["items"]
-        assert size["calls"] == size["answers"]
+        assert (size["calls"], size["judge_calls"]) == (size["answers"], 0)
         assert size["seconds"] == pytest.approx(0.007 * size["answers"], abs=0.06)
         assert (size["cost_usd"], size["input_tokens"]) == (None, None)
         assert size["expected_width"] <= 0.3

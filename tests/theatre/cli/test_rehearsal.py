@@ -18,9 +18,13 @@ from theatre.oracles.construct_registry import ConstructRegistry, construct_vers
 
 def rehearsed(folder: Path, *options: str | Path) -> Answer:
     """Rehearse the theatre of sums in `folder`; nothing of it may be left, nor logged."""
-    template = folder / "mine" / "template.json"
+    return left_nothing(folder, "theatre", "run", TEMPLATE, "--rehearsal", "--quiet", *options)
+
+
+def left_nothing(folder: Path, *command: str | Path) -> Answer:
+    """Return what a command says of the template, if it leaves nothing."""
     answer = forked(
-        *("theatre", "run", template, "--rehearsal", "--quiet", *options),
+        *(folder / one if one == TEMPLATE else one for one in command),
         home=folder / "home",
         more={"ECHELON_DATASET_ROOTS": str(folder / "data")},
     )
@@ -29,6 +33,9 @@ def rehearsed(folder: Path, *options: str | Path) -> Answer:
     assert not list((folder / "temporary files").iterdir())
     assert not list(folder.rglob("certificate.json"))
     return answer
+
+
+TEMPLATE = Path("mine", "template.json")
 
 
 def write_lines(path: Path, *documents: object) -> Path:
@@ -50,6 +57,17 @@ def test_the_construct_is_called_and_the_scores_are_shown(sums: Path) -> None:
     assert (report["rehearsal"], report["would_be_tier"]) == (True, "BACKTESTED")
     assert report["scores"] == {"addition": 1, "composite_score": 1}
     assert (report["episode_counts"]["scored"], report["failures"]) == (60, 0)
+
+
+def test_a_rehearsal_is_the_pilot_of_a_plan_that_names_none(sums: Path) -> None:
+    answer = left_nothing(sums, "plan", TEMPLATE, "--width", "0.2", "--json")
+    assert answer.code == 0, answer.stderr
+    document: Any = answer.document
+    pilot = document["pilot"]
+    assert (pilot["theatre_id"], pilot["items"], pilot["repeats"]) == (None, 60, 1)
+    best = document["fewest_answers"]
+    assert (best["repeats"], best["calls"], best["judge_calls"]) == (1, best["items"], 0)
+    assert best["expected_width"] <= 0.2
 
 
 def test_answers_of_a_file_stand_in_for_the_construct_and_can_earn_no_tier(sums: Path) -> None:
