@@ -43,7 +43,12 @@ def qualification(
 ) -> JsonObject:
     """Return the qualification of a scripted measure; `keep` drops rows, `measure` has changes."""
     rows, texts = _labelled()
-    plain: JsonObject = {"scorer": "mine", "version": "1", "kind": "textual", "threshold": 0.5}
+    plain: JsonObject = {
+        "scorer": "contains_terms",
+        "version": "1",
+        "kind": "textual",
+        "threshold": 0.5,
+    }
     return qualification_document(
         {**plain, "params": PARAMS, **measure},
         [replace(row, score=rule(row, n)) for n, row in enumerate(rows) if keep(row)],
@@ -64,7 +69,7 @@ def signed(document: JsonObject, home: Path) -> bytes:
 
 
 def relying_on(
-    document: JsonObject, scorer: str = "mine", params: JsonObject = PARAMS
+    document: JsonObject, scorer: str = "contains_terms", params: JsonObject = PARAMS
 ) -> Mapping[str, JsonValue]:
     """Return the changes of a pilot's template by which `colour` relies on a qualification."""
     return {

@@ -466,6 +466,29 @@ def test_a_baseline_below_the_interval_is_no_finding(tmp_path: Path) -> None:
     ]
 
 
+def test_who_takes_every_label_for_right_is_met_by_the_first_of_them(tmp_path: Path) -> None:
+    labels = ["red", "green", "blue"]
+    records = asked(
+        *({"question": f"Which of {n} houses?"} for n in range(60)),
+        expected=[
+            {"colour": [*labels[n % 3 :], *labels[: n % 3]], "recall": 0.9} for n in range(60)
+        ],
+    )
+    entry: JsonObject = {
+        "scorer": "text_match", "params": {"field": "colour", "expected": "colour"},
+    }  # fmt: skip
+    changes: dict[str, JsonValue] = {
+        "/scoring/criteria_scorers/colour": entry,
+        "/scorer_pins": {"text_match": "1", "numeric_tolerance": "1"},
+    }
+    finished = pilot_stage(tmp_path, records, changes=changes).run(ScriptedAdapter())
+    findings: Any = finished.document("certificate.json")["findings"]
+    scores: Any = finished.document("certificate.json")["scores"]
+    assert scores["colour"] == 1
+    assert "baseline-meets-interval:colour" in findings
+    assert failed_ids(check(finished.bundle)) == set()
+
+
 def test_without_an_interval_a_baseline_has_to_stay_below_the_score(tmp_path: Path) -> None:
     finished = pilot_stage(tmp_path, asked({"question": "Which?"})).run(ScriptedAdapter())
     certificate: Any = finished.document("certificate.json")

@@ -61,6 +61,7 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.models import ScorerKind
+from theatre.engine.replay.tier_evidence import BY_HEART
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import measure_policy
 from theatre.engine.scoring.measure_policy import KNOWN_SETS, why_unqualified
@@ -81,14 +82,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("trust")
 
 
-def run_of(folder: Path, made: JsonObject, home: Path, count: int = 60) -> Finished:
+def run_of(
+    folder: Path, made: JsonObject, home: Path, count: int = 60, scorer: str = "contains_terms"
+) -> Finished:
     """Return a run in which every sixth answer is wrong, and every twenty-fifth none."""
     answers = dict.fromkeys(range(6, count + 1, 6), WRONG)
     answers |= dict.fromkeys(range(25, count + 1, 25), ERROR)
     stage = pilot_stage(
         folder,
         episodes(count, answers),
-        changes=relying_on(made),
+        changes=relying_on(made, scorer),
         further={FILE: signed(made, home)},
     )
     return stage.run(ScriptedAdapter(answer_as_asked), scorers={**SCORERS, **MINE})
@@ -118,7 +121,7 @@ def test_a_measure_that_is_qualified_carries_a_tier(earned: Files, tmp_path: Pat
     assert certificate["verification_tier"] == "BACKTESTED"
     told: Any = certificate["qualification"]
     assert told["colour"]["qualified"] is True
-    assert told["colour"]["measure"] == "mine@1"
+    assert told["colour"]["measure"] == "contains_terms@1"
     assert told["colour"]["labelled_set"]["made_by"] == "language models of the team, no person"
     assert told["colour"]["balanced_accuracy"]["value"] == pytest.approx(0.95, abs=0.01)
     assert "labels-by-models:colour" in cast("list[str]", certificate["findings"])
@@ -134,6 +137,19 @@ def test_a_measure_that_is_qualified_carries_a_tier(earned: Files, tmp_path: Pat
     assert found["colour"]["value"] == pytest.approx(truth, abs=0.01)
     assert found["colour"]["low"] < 0.8 < found["colour"]["value"] < found["colour"]["high"]
     assert failing(store(earned, tmp_path / "bundle")) == (set(), set())
+
+
+def test_a_scorer_of_ones_own_may_know_the_labels_by_heart_and_carries_no_tier(
+    tmp_path: Path, home: Path
+) -> None:
+    run = run_of(tmp_path, qualification(scorer="mine"), home, scorer="mine")
+    certificate: Any = run.document("certificate.json")
+    assert certificate["qualification"]["colour"]["qualified"] is True
+    assert (certificate["verification_tier"], CAP in certificate["caps"]) == ("UNVERIFIED", True)
+    assert "own-scorer:colour" in certificate["findings"]
+    facts: Any = run.document(TIER)["facts"]
+    assert facts["unqualified_measures"] == {"colour": f"mine: {BY_HEART}"}
+    assert failing(run.bundle) == (set(), set())
 
 
 def lifted(files: Files) -> Files:
@@ -191,7 +207,7 @@ def template(made: JsonObject, **changes: JsonValue) -> Any:  # noqa: ANN401 - a
         "schema_version": "2.2.0",
         "criteria": {"criteria_ids": ["colour"]},
         "scoring": {
-            "criteria_scorers": {"colour": {"scorer": "mine", "params": PARAMS}},
+            "criteria_scorers": {"colour": {"scorer": "contains_terms", "params": PARAMS}},
             "qualifications": {"colour": {"dataset": "m", "sha256": canonical_sha256(made)}},
         },
     } | changes
@@ -228,9 +244,9 @@ def reasons(
     return engine, check.get("colour")
 
 
-OTHER = "mine: its qualification is of another "
-WEAK = "mine: its balanced accuracy may be below 0.75"
-UNKNOWN = "mine: qualified on a labelled set that policy does not know"
+OTHER = "contains_terms: its qualification is of another "
+WEAK = "contains_terms: its balanced accuracy may be below 0.75"
+UNKNOWN = "contains_terms: qualified on a labelled set that policy does not know"
 
 
 def last_label() -> Rule:
@@ -283,7 +299,8 @@ LIARS: dict[str, tuple[Callable[[], JsonObject], str]] = {
         partial(qualification, params=PARAMS | {"expected": "a"}),
         OTHER + "expected"),
     "a threshold that suits": (
-        partial(qualification, threshold=0.01), "mine: qualified with another threshold than 0.5"),
+        partial(qualification, threshold=0.01),
+        "contains_terms: qualified with another threshold than 0.5"),
 }  # fmt: skip
 
 
@@ -304,17 +321,18 @@ def test_an_honest_measure_does_and_where_things_lie_is_no_matter(home: Path) ->
     file = signed(made, home)
     assert reasons(file, template(made)) == (None, None)
     assert reasons(file, template(made), version="2")[0] == (
-        "mine: its qualification is of another version"
+        "contains_terms: its qualification is of another version"
     )
     # Without a qualification a judge carries no more than words do; what is exact needs none.
     bare = template(made)
     del bare["scoring"]["qualifications"]
+    bare["scoring"]["criteria_scorers"]["colour"]["scorer"] = "mine"
     for kind in ("textual", "judged"):
         assert reasons(file, bare, kind=kind) == (f"mine is {kind}", f"mine is {kind}")
     assert reasons(file, bare, kind=ScorerKind.EXACT) == (None, None)
     # Before 2.2.0 the member is open, and means nothing.
     told = template(made, schema_version="2.1.0")
-    assert reasons(file, told) == ("mine is textual", "mine is textual")
+    assert reasons(file, told) == (*("contains_terms is textual",) * 2,)
 
 
 @pytest.mark.untraced_but("<lambda>0", "<lambda>3")
@@ -332,7 +350,7 @@ def test_an_honest_measure_does_and_where_things_lie_is_no_matter(home: Path) ->
 def test_an_edited_document_is_no_qualification_whoever_signs_it(home: Path, edit: Any) -> None:  # noqa: ANN401
     made = copy.deepcopy(qualification(lambda row, _: float(not row.is_true)))
     edit(made)
-    unread = "mine: its qualification cannot be read"
+    unread = "contains_terms: its qualification cannot be read"
     assert reasons(signed(made, home), template(made)) == (unread, unread)
 
 
@@ -340,12 +358,12 @@ def test_an_edited_document_is_no_qualification_whoever_signs_it(home: Path, edi
     "file", [b"", b"{}\n", b"not json\n", b'{"dsseEnvelope":{"signatures":[]}}\n']
 )
 def test_another_file_is_no_qualification(file: bytes) -> None:
-    unread = "mine: its qualification cannot be read"
+    unread = "contains_terms: its qualification cannot be read"
     assert reasons(file, template({})) == (unread, unread)
 
 
 def test_another_hash_than_the_template_names_is_another_qualification(home: Path) -> None:
-    unread = "mine: its qualification cannot be read"
+    unread = "contains_terms: its qualification cannot be read"
     file = signed(qualification(lambda row, _: float(row.is_true)), home)
     assert reasons(file, template(qualification())) == (unread, unread)
 
@@ -457,7 +475,8 @@ def test_a_reader_sees_who_signed_and_that_a_pure_measure_says_otherwise(
     tmp_path: Path, own_keys: Path, earned: Files
 ) -> None:
     bundle = store(earned, tmp_path / "bundle")
-    line = add_qualification_check(CheckReport(checks=()), bundle, None, SCORERS).checks[0]
+    # Where the measure is not installed the signature is all there is.
+    line = add_qualification_check(CheckReport(checks=()), bundle, None, {}).checks[0]
     assert (line.id, line.status) == ("qualifications", CheckStatus.PASS)
     assert "signed by your own key" in line.actual
     # Invented rows, signed by their inventor: the measure itself is asked again.

@@ -40,7 +40,8 @@ TEMPLATES = Path(__file__).parents[2] / "fixtures" / "templates"
 RECEIPT, TIER = "commitment_receipt.json", "tier.json"
 SHIPPED = load_scorers()
 MINE = replace(SHIPPED["contains_terms"], name="mine")
-CAP = "measure-unqualified:colour"
+FAIR = replace(MINE, name="fair", kind=ScorerKind.EXACT, score=lambda _: 1.0)
+CAP, OWN = "measure-unqualified:colour", "own-scorer:colour"
 
 
 def scored_by(name: str, **changes: JsonValue) -> dict[str, JsonValue]:
@@ -55,7 +56,7 @@ def scored_by(name: str, **changes: JsonValue) -> dict[str, JsonValue]:
 
 def run_of(folder: Path, changes: Mapping[str, JsonValue]) -> Finished:
     stage = pilot_stage(folder, episodes(60), changes=changes)
-    return stage.run(ScriptedAdapter(), scorers={**SHIPPED, "mine": MINE})
+    return stage.run(ScriptedAdapter(), scorers={**SHIPPED, "mine": MINE, "fair": FAIR})
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +166,29 @@ def test_no_tier_can_be_written_past_the_kinds_in_the_receipt(
     assert failing(store(lifted(shipped), tmp_path / "shipped")) == ({"tier"}, {"tier"})
     third = store(lifted(of_a_third_party), tmp_path / "third")
     assert failing(third, MINE) == ({"tier"}, {"tier"})
+
+
+def test_a_scorer_of_ones_own_that_calls_itself_exact_is_named_and_stays_so(
+    tmp_path: Path,
+) -> None:
+    weights: JsonObject = {"colour": 0, "recall": 1}
+    idle = run_of(tmp_path / "idle", scored_by("fair", **{"/criteria/weights": weights}))
+    assert OWN not in cast("list[str]", idle.document("certificate.json")["findings"])
+    paid = run_of(tmp_path / "paid", scored_by("fair"))
+    certificate = paid.document("certificate.json")
+    assert certificate["verification_tier"] == "BACKTESTED"
+    assert OWN in cast("list[str]", certificate["findings"])
+    unnamed = changed(
+        load(paid.bundle),
+        "certificate.json",
+        lambda it: cast("list[str]", it["findings"]).remove(OWN),
+    )
+    forged = store(resealed(unnamed, Effort.CHAIN), tmp_path / "forged")
+    bundles = [idle.bundle, paid.bundle, forged]
+    assert [failing(one, FAIR) for one in bundles] == [
+        *((set(), set()),) * 2,
+        ({"certificate-fields"}, {"certificate-fields"}),
+    ]
 
 
 def test_what_a_third_party_stated_holds_where_its_scorer_is_installed(

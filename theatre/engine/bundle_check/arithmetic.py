@@ -162,6 +162,14 @@ class Plan:
         imported = ["evidence:imported"] if "imported" in self.recorded else []
         return imported + sorted(f"scores-by-harness:{name}" for name in by_harness)
 
+    def own_scorers(self) -> list[str]:
+        """Return a code for each criterion that a scorer decides which no release ships."""
+        return [
+            f"own-scorer:{name}"
+            for name, share in zip(self.ids, self.shares, strict=True)
+            if share and self.scorers[name] not in SCORER_KINDS and self.human.get(name) != 1
+        ]
+
     def weighted(self, values: Mapping[str, Fraction | None]) -> Fraction | None:
         """Return the weighted mean over all criteria, None where one of them has no value."""
         total = Fraction(0)

@@ -265,8 +265,8 @@ class _Baselines:
         values: dict[str, Callable[[str, JsonValue, JsonValue], JsonValue | Nothing]] = {
             "empty": lambda _, expected, __: _nothing_like(expected),
             "copied": self._copy,
-            "most_frequent": lambda name, _, __: frequent.get(name, NOTHING),
-            "other_episode": lambda name, _, __: before.get(name, NOTHING),
+            "most_frequent": lambda name, _, __: self._one_of(name, frequent),
+            "other_episode": lambda name, _, __: self._one_of(name, before),
         }
         for episode, sent in self._cases():
             expected = self._expectations(episode)
@@ -278,6 +278,13 @@ class _Baselines:
                         answers[name] = self._answer(name, value)
                 self._add(tally, episode, answers)
             before |= {name: expected[name] for name in names if name in expected}
+
+    def _one_of(self, name: str, known: Mapping[str, JsonValue]) -> JsonValue | Nothing:
+        """Return what is known, for `text_match` the first of several texts that will do."""
+        value = known.get(name, NOTHING)
+        if self._plan.scorers[name] == "text_match" and isinstance(value, list) and value:
+            return value[0]
+        return value
 
     def _find_known(
         self, names: Sequence[str]

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from theatre.engine.bundle_check.arithmetic import Document, published, ratio
+from theatre.engine.bundle_check.arithmetic import Document, Plan, published, ratio
 
 LEAST_CHARACTERS, MOST_LABELS, MOST_LEAVES, MOST_EPISODES = 8, 20, 1000, 1000
 DIGEST: Final = 16
@@ -195,11 +195,11 @@ def evidence_findings(
     aggregate: Document,
     differences: object,
 ) -> list[str]:
-    """Return the findings about questions and trivial answers (docs/certificate.md).
+    """Return the findings about scorers, questions and trivial answers (docs/certificate.md).
 
     `differences` is how many episodes were asked a second time and answered otherwise.
     """
-    found = []
+    found = Plan(template).own_scorers()
     policy = template.get("execution_policy") or {}
     is_unknown = not policy.get("deterministic_sample", 0) or differences
     if policy.get("repeats", 1) == 1 and is_unknown:

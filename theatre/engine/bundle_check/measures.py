@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from theatre.engine.bundle_check.arithmetic import (
+    SCORER_KINDS,
     Document,
     Plan,
     Z,
@@ -219,6 +220,9 @@ def unqualified_measures(
         reason = why_not(document, scorer, pins.get(scorer), params)
         if reason is None and document is not None and known[scorer] == "judged":
             reason = not_borne_out(controls.get(name), document)
+        if reason is None and scorer not in SCORER_KINDS:
+            # The labelled set is public, and no control items ride along with words.
+            reason = "no release ships it, and it may know the labelled set by heart"
         if reason is not None:
             found[name] = f"{scorer}: {reason}"
     return found

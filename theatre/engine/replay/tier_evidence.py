@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from theatre.engine.bundle_check.arithmetic import SCORER_KINDS
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
@@ -52,6 +53,11 @@ BY_HARNESS_CAP = "scores-by-harness"
 """A criterion is what another program said of an answer: no committed scorer recomputes it."""
 
 HARNESS_SCORER = "harness_score"
+
+OWN_SCORER = "own-scorer"
+"""The finding where what decides is no scorer that a release ships: its author's word."""
+
+BY_HEART = "no release ships it, and it may know the labelled set by heart"
 
 NOT_ISOLATED_CAP = "construct-not-isolated"
 """A construct could have read the answers, or the run that has them in memory."""
@@ -213,9 +219,18 @@ def unqualified_measures(
         ):
             fault = why_not_borne_out(controls.get(criterion), one.document)
             reason = None if fault is None else f"{scorer}: {fault}"
+        if reason is None and kinds.get(scorer) != ScorerKind.EXACT and scorer not in SCORER_KINDS:
+            reason = f"{scorer}: {BY_HEART}"
         if reason is not None:
             found[criterion] = reason
     return found
+
+
+def own_scorers(document: JsonObject, template: ProductTheatreTemplate) -> tuple[str, ...]:
+    """Return the finding of each criterion that a scorer decides which no release ships."""
+    chosen = {cast("str", choice["scorer"]) for choice in criteria_scorers(document).values()}
+    found = _by_machine(document, template, chosen - SCORER_KINDS.keys())
+    return tuple(f"{OWN_SCORER}:{criterion}" for criterion in found)
 
 
 def _by_machine(

@@ -54,6 +54,9 @@ MAX_EPISODES = 1000
 
 MEETS_INTERVAL = "baseline-meets-interval"
 
+ANY_TEXT = "text_match"
+"""The scorer that takes any text of an array for right."""
+
 _IN_MEMORY_BYTES = 256 * 1024
 _MIN_UNITS = 2
 
@@ -300,8 +303,8 @@ class BaselineScores:
                 answers = {
                     Baseline.EMPTY: _empty_like(expected),
                     Baseline.COPIED: _copied(sent, path, expected),
-                    Baseline.MOST_FREQUENT: most_frequent.get(criterion, ABSENT),
-                    Baseline.OTHER_EPISODE: before.get(criterion, ABSENT),
+                    Baseline.MOST_FREQUENT: _one_of(plan, most_frequent.get(criterion, ABSENT)),
+                    Baseline.OTHER_EPISODE: _one_of(plan, before.get(criterion, ABSENT)),
                 }
                 for baseline, answer in answers.items():
                     result: CriterionResult = Verdict.NOT_APPLICABLE
@@ -415,6 +418,12 @@ def _reason(
         return NotApplicable.HUMAN
     missing = placed and not isinstance(plan.params.get("field"), str)
     return NotApplicable.NO_FIELD if missing else None
+
+
+def _one_of(plan: CriterionPlan, expected: JsonValue | Absent) -> JsonValue | Absent:
+    """Return the answer that an expectation asks for: of several texts that will do, the first."""
+    will_do = expected if plan.scorer.name == ANY_TEXT and isinstance(expected, list) else []
+    return will_do[0] if will_do else expected
 
 
 def _empty_like(expected: JsonValue) -> JsonValue:
