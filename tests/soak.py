@@ -76,7 +76,6 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/backend/test_run_journal.py::test_a_long_journal",
         "tests/backend/test_serve.py::test_a_request_at_work_is_finished",
         "tests/backend/test_serve.py::test_a_service_that_stops_waits_for_no_run",
-        "tests/backend/test_serve.py::test_in_production_without",
         "tests/backend/test_serve.py::test_settings_that_are_missing",
         "tests/backend/test_serve.py::test_the_service_runs_its_own_database",
         "tests/backend/test_shared_evidence.py",
