@@ -74,6 +74,8 @@ WRITTEN = {
     "run_verification.construct.construct_id": CLOSED,
     "run_verification.construct.endpoint": "in the template that is made of it, by its schema",
     "run_verification.construct.version": CLOSED,
+    "run_verification.judge.model": "in the template that is made of it, by its schema",
+    "run_verification.judge.qualification": CLOSED,
     "run_verification.source.commit_range": CLOSED,
     "run_verification.source.dataset": CLOSED,
     "run_verification.source.labels[]": UNSEEN,
