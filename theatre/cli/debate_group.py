@@ -198,13 +198,13 @@ async def _judge(artefact: DebateArtefact, chosen: JudgeChoice) -> JsonObject:
     Raises JudgeUnavailableError where there is no key, or a model does not answer.
     """
     workspace, named = Workspace.from_environment(), chosen.named()
-    calls = min(MAX_TURNS, len(artefact.debate.turns))
-    names = " and ".join(model for _, model in named)
-    click.echo(f"note: {names} judges: {calls * len(named)} calls, one a turn", err=True)
     judges = [
         await committed_by(RUBRICS, judge.probe, kind, model, workspace=workspace)
         for kind, model in named
     ]
+    calls = min(MAX_TURNS, len(artefact.debate.turns))
+    names = " and ".join(model for _, model in named)
+    click.echo(f"note: {names} judges: {calls * len(named)} calls, one a turn", err=True)
     terms = judges[0] if chosen.split is None else panel_of(judges, chosen.split)
     async with open_judges([{"panel": panel_of(judges, "")}], workspace) as asked:
         return await judge.evaluate(artefact, terms, asked)
