@@ -82,6 +82,7 @@ TOLD = Scorer(
     score=score,
     judgement=judgement,
 )
+SHIPPED = replace(TOLD, name="llm_judge")
 CHANGES: dict[str, JsonValue] = {
     "/scoring/criteria_scorers/colour/scorer": "told",
     "/scorer_pins": {"told": "1", "numeric_tolerance": "1"},
@@ -133,7 +134,7 @@ def run_with(stage: Stage, judge: RuledJudge | None, answer: Answer = answer_as_
     def around(surroundings: RunContext) -> RunContext:
         return replace(surroundings, judge=judge, computations=INSTALLED)
 
-    scorers = {**SCORERS, "told": TOLD}
+    scorers = {**SCORERS, "told": TOLD, SHIPPED.name: SHIPPED}
     return stage.run(ScriptedAdapter(answer), around=around, scorers=scorers, batch_size=1)
 
 
@@ -182,6 +183,27 @@ def test_a_judge_is_not_asked_about_what_is_not_there(
     run: Finished, seq: int, asked: JsonObject
 ) -> None:
     assert run.record(seq)["judgements"] == asked
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(("weight", "named"), [(0, ["unweighted-judge:recall"]), (0.5, [])])
+def test_what_a_judge_decides_for_nothing_is_named_where_it_decides_elsewhere(
+    tmp_path: Path, weight: float, named: list[str]
+) -> None:
+    chosen: JsonObject = {
+        "scorer": SHIPPED.name,
+        "params": {"field": "colour", "expected": "colour"},
+    }
+    changes: dict[str, JsonValue] = {
+        "/scoring/criteria_scorers": {"colour": chosen, "recall": chosen},
+        "/scorer_pins": {SHIPPED.name: "1"},
+        "/criteria/weights": {"colour": 1 - weight, "recall": weight},
+    }
+    run = run_with(pilot_stage(tmp_path, episodes(3), changes=changes), RuledJudge())
+    findings = cast("list[str]", run.document("certificate.json")["findings"])
+    assert [one for one in findings if one.startswith("unweighted")] == named
+    assert failed(checked(run.bundle, SHIPPED)) == set()
+    assert not any(verify(run.bundle, now=LATE).problems.values())
 
 
 @pytest.mark.untraced

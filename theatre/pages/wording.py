@@ -66,6 +66,7 @@ FINDINGS: Mapping[str, str] = {
     "answers-in-inputs": "{} questions hold their own answer, word for word",
     "near-duplicates": "{} questions differ from others in numbers and signs alone",
     "own-scorer": "{} is scored by a program of an author's own: what it measures is his word",
+    "unweighted-judge": "{} counts for nothing, though the same judge's word counts elsewhere",
     "one-expectation": "One answer is always expected for {}: saying it each time would do",
     "baseline-meets-interval": "On {} an answer without any work does as well",
     "labels-by-models": "The measure of {} was held against labels that language models made",

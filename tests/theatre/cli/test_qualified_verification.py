@@ -100,6 +100,9 @@ def test_a_judge_that_is_qualified_carries_the_tier_of_precision_alone(tmp_path:
     certificate: Any = document(load(run.bundle), "certificate.json")
     assert certificate["verification_tier"] == "BACKTESTED"
     assert certificate["qualification"]["precision"]["qualified"] is True
+    assert {f"unweighted-judge:{one}" for one in ("recall", "reply_accuracy")} < {
+        *certificate["findings"]
+    }
     assert "UNVERIFIED" not in run.answer.stderr
     short = json.loads((tmp_path / "kept" / "verification_certificate.json").read_bytes())
     assert (short["verification_tier"], short["weights"]["recall"]) == ("BACKTESTED", 0)

@@ -162,12 +162,22 @@ class Plan:
         imported = ["evidence:imported"] if "imported" in self.recorded else []
         return imported + sorted(f"scores-by-harness:{name}" for name in by_harness)
 
-    def own_scorers(self) -> list[str]:
-        """Return a code for each criterion that a scorer decides which no release ships."""
-        return [
-            f"own-scorer:{name}"
+    def scorer_findings(self) -> list[str]:
+        """Return a code for each criterion that an unknown scorer decides, or a judge for nothing.
+
+        The latter where the same judge decides another criterion.
+        """
+        decides = {
+            name: self.scorers[name]
             for name, share in zip(self.ids, self.shares, strict=True)
-            if share and self.scorers[name] not in SCORER_KINDS and self.human.get(name) != 1
+            if share and self.human.get(name) != 1
+        }
+        own = [f"own-scorer:{name}" for name, it in decides.items() if it not in SCORER_KINDS]
+        judges = {it for it in decides.values() if SCORER_KINDS.get(it) == "judged"}
+        return own + [
+            f"unweighted-judge:{name}"
+            for name, share in zip(self.ids, self.shares, strict=True)
+            if not share and self.scorers[name] in judges
         ]
 
     def weighted(self, values: Mapping[str, Fraction | None]) -> Fraction | None:

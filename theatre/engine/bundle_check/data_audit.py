@@ -199,7 +199,7 @@ def evidence_findings(
 
     `differences` is how many episodes were asked a second time and answered otherwise.
     """
-    found = Plan(template).own_scorers()
+    found = Plan(template).scorer_findings()
     policy = template.get("execution_policy") or {}
     is_unknown = not policy.get("deterministic_sample", 0) or differences
     if policy.get("repeats", 1) == 1 and is_unknown:

@@ -49,7 +49,12 @@ from theatre.engine.replay.context import (
 )
 from theatre.engine.replay.scoring_pass import DistinctEvidence, ScoringPass
 from theatre.engine.replay.self_check import RefusedDraft, check_draft, refuse
-from theatre.engine.replay.tier_evidence import CallFacts, own_scorers, tier_document, tier_facts_of
+from theatre.engine.replay.tier_evidence import (
+    CallFacts,
+    scorer_findings,
+    tier_document,
+    tier_facts_of,
+)
 from theatre.engine.replay.trail import ProgrammeTrail, read_isolation
 from theatre.engine.replay.workflow import (
     EPISODES,
@@ -276,7 +281,7 @@ class Settlement:
             *(() if is_as_before else (ENVIRONMENT_CHANGED,)),
             *((WITHIN_ITEM_UNKNOWN,) if policy.repeats == 1 and is_unknown else ()),
             *ending.machine.findings,
-            *own_scorers(self._receipt.template_snapshot, self._template),
+            *scorer_findings(self._receipt.template_snapshot, self._template),
             *data_findings(audit),
             *baseline_findings(baselines, ending.aggregate),
         )

@@ -55,6 +55,7 @@ BY_HARNESS_CAP = "scores-by-harness"
 HARNESS_SCORER = "harness_score"
 
 OWN_SCORER = "own-scorer"
+UNWEIGHTED_JUDGE = "unweighted-judge"
 """The finding where what decides is no scorer that a release ships: its author's word."""
 
 BY_HEART = "no release ships it, and it may know the labelled set by heart"
@@ -226,11 +227,25 @@ def unqualified_measures(
     return found
 
 
-def own_scorers(document: JsonObject, template: ProductTheatreTemplate) -> tuple[str, ...]:
-    """Return the finding of each criterion that a scorer decides which no release ships."""
-    chosen = {cast("str", choice["scorer"]) for choice in criteria_scorers(document).values()}
-    found = _by_machine(document, template, chosen - SCORER_KINDS.keys())
-    return tuple(f"{OWN_SCORER}:{criterion}" for criterion in found)
+def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> tuple[str, ...]:
+    """Return what a reader must know of who scores, a code for each criterion.
+
+    That no release ships the scorer that decides it; that a judge's word on it has no weight,
+    where the same judge's word on another criterion has one.
+    """
+    choices = {name: cast("str", one["scorer"]) for name, one in criteria_scorers(document).items()}
+    judges = {name for name, kind in SCORER_KINDS.items() if kind == ScorerKind.JUDGED}
+    own = _by_machine(document, template, set(choices.values()) - SCORER_KINDS.keys())
+    judged = _by_machine(document, template, judges)
+    idle = (name for name, scorer in choices.items() if scorer in judged.values())
+    return (
+        *(f"{OWN_SCORER}:{criterion}" for criterion in own),
+        *(
+            f"{UNWEIGHTED_JUDGE}:{name}"
+            for name in idle
+            if template.criteria.weights.get(name) == 0
+        ),
+    )
 
 
 def _by_machine(
