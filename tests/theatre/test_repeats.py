@@ -398,6 +398,16 @@ def test_a_run_that_is_to_stop_begins_no_further_repeat(
             },
             "at most 5",
         ),
+        # Judges of debates are asked once, and do not say so.
+        (
+            {
+                "/scoring/criteria_scorers/colour": {
+                    "scorer": "debate_judge",
+                    "params": {"panel": {"judges": [{}, {}, {}], "split": "mean"}},
+                }
+            },
+            "at most 5",
+        ),
     ],
 )
 def test_what_reads_one_answer_is_refused(changes: dict[str, Any], wanted: str) -> None:

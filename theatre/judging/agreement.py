@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Computation, Scorer, ScoringCase
+from theatre.engine.models import Computation, Scorer, ScoringCase, judges_of
 from theatre.engine.scoring.arithmetic import rounded_number
 from theatre.engine.scoring.ratings import agreement
-from theatre.judging.panel import NotMeasurableError, Votes, judges_of, split_of
+from theatre.judging.panel import NotMeasurableError, Votes, split_of
 from theatre.judging.recorded import judged_cases, judging_computation
 
 

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import judges_of, repeats_of
 from theatre.judging.rubrics import Asking, Rubrics, object_of, one_of
 
 Split: TypeAlias = Literal["mean", "majority", "unanimous", "unscored"]
@@ -55,16 +56,6 @@ def settle(split: str, votes: Sequence[Fraction]) -> Fraction:
 def panel_of(judges: Sequence[JsonObject], split: str) -> JsonObject:
     """Return several committed judges and their rule as one object."""
     return {"judges": [*judges], "split": split}
-
-
-def judges_of(params: JsonObject) -> list[JsonObject]:
-    """Return the judges of a criterion's parameters, in order: those of a panel, or the one.
-
-    None where the parameters, which need not be valid, name none.
-    """
-    panel = params.get("panel")
-    listed = panel.get("judges") if isinstance(panel, dict) else [params.get("judge")]
-    return [one for one in (listed if isinstance(listed, list) else []) if isinstance(one, dict)]
 
 
 def split_of(params: JsonObject) -> str:
@@ -114,11 +105,6 @@ def panel_score(params: JsonObject, passes: Sequence[Votes]) -> float | None:
         raise SplitError
     items = [settle(split, item) for item in zip(*rated, strict=True)]
     return float(mean_of(items)) if items else None
-
-
-def repeats_of(judge: JsonObject) -> int:
-    """Return how often a judge is asked about an answer."""
-    return int(cast("float", judge.get("repeats", 1)))
 
 
 def mean_of(values: Sequence[Fraction]) -> Fraction:

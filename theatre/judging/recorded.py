@@ -15,6 +15,7 @@ from theatre.engine.models import (
     ScoringCase,
 )
 from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
+from theatre.judging.rubrics import object_of
 
 _ANSWERED = frozenset({"scored", "unscored"})
 
@@ -70,10 +71,7 @@ def judging_computation(
         kind=ScorerKind.JUDGED,
         params_schema={
             "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["criteria_scorers"],
-            "properties": {"criteria_scorers": {"type": "object", "minProperties": 1}},
+            **object_of(criteria_scorers={"type": "object", "minProperties": 1}),
         },
         compute=compute,
     )

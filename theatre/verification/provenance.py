@@ -11,10 +11,10 @@ from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.comparison import find_differences
-from theatre.engine.models import GroundTruthEpisode
+from theatre.engine.models import GroundTruthEpisode, judges_of
 from theatre.engine.scoring.measure_policy import named_qualifications
 from theatre.engine.scoring.provider import ABSENT, at_path
-from theatre.judging.panel import judges_of, split_of
+from theatre.judging.panel import split_of
 from theatre.verification.errors import NoRecordError, NoVerificationError
 from theatre.verification.judge.scorer import SCORER, committed_judge
 from theatre.verification.records import make_episode, read_record

@@ -12,13 +12,19 @@ from fractions import Fraction
 from typing import TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import ANSWER, EpisodeOutcome, InvocationStatus, ScoringCase
+from theatre.engine.models import (
+    ANSWER,
+    EpisodeOutcome,
+    InvocationStatus,
+    ScoringCase,
+    judge_passes,
+)
 from theatre.engine.rlmf_export import SealedEpisode, judge_seed_of, judgements_of, outputs_of
 from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
 from theatre.engine.scoring.arithmetic import rounded_number
 from theatre.engine.scoring.provider import at_path
 from theatre.judging.messages import answered_by
-from theatre.judging.panel import NotMeasurableError, judges_of, repeats_of
+from theatre.judging.panel import NotMeasurableError
 from theatre.verification.change_facts import change_facts
 from theatre.verification.judge.measures import claim_verdicts, covered_changes
 from theatre.verification.judge.scorer import SCORER, Measured, repeat_passes
@@ -132,7 +138,7 @@ def _judged_reader(template: JsonObject) -> DetailReader:
     )
     params = cast("JsonObject", at_path(chosen, f"{_PRECISION}.params"))
     return DetailReader(
-        passes=sum(map(repeats_of, judges_of(params))),
+        passes=judge_passes(params),
         read=lambda episode, _: _judged_detail(provider, episode),
     )
 

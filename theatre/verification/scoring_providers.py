@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import QualificationError
-from theatre.engine.models import ANSWER, Scorer, exchanges_of
+from theatre.engine.models import ANSWER, Scorer, exchanges_of, judges_of
 from theatre.engine.rlmf_export import SealedBundle
 from theatre.engine.scoring.measure_policy import Qualification
 from theatre.engine.scoring.provider import at_path
-from theatre.judging.panel import judges_of, panel_of, split_of
+from theatre.judging.panel import panel_of, split_of
 from theatre.verification.judge.control_errors import COMPUTATION as CONTROL_ERRORS
 from theatre.verification.judge.questions import METHODOLOGY
 from theatre.verification.judge.scorer import AGREEMENT as JUDGE_AGREEMENT
@@ -59,7 +59,7 @@ def certified_judge(sealed: SealedBundle, origins: Mapping[str, int]) -> JsonObj
     where the programme has no such step, or did not complete it.
     """
     params = at_path(sealed.template, _PARAMS)
-    judges = judges_of(params) if isinstance(params, dict) else []
+    judges = judges_of(params)
     if not judges or not isinstance(params, dict):
         return None
     temperatures = {cast("int | None", judge["temperature"]) for judge in judges}

@@ -28,13 +28,12 @@ from theatre.debate.judge.questions import (
 from theatre.debate.validation import DebateArtefact
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_sha256
 from theatre.engine.errors import UnaskedError
-from theatre.engine.models import Judge, ScorerKind, ask_judge, replay_judgement
+from theatre.engine.models import Judge, ScorerKind, ask_judge, judges_of, replay_judgement
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring.ratings import agreement
 from theatre.judging.messages import answered_by
 from theatre.judging.panel import (
     SplitError,
-    judges_of,
     panel_passes,
     panel_schema,
     settle,

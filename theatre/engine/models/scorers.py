@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import UnaskedError
@@ -87,22 +87,30 @@ class Judge(Protocol):
 
 def judge_providers(params: object) -> frozenset[str]:
     """Return the providers that a scorer's parameters commit to: of its judge, or of a panel's."""
-    named = (one.get("provider") for one in _judges(params))
+    named = (one.get("provider") for one in judges_of(params))
     return frozenset(one for one in named if isinstance(one, str))
 
 
 def judge_passes(params: object) -> int:
     """Return how often an answer is judged by a scorer's parameters: by all judges together."""
-    asked = (one.get("repeats") for one in _judges(params))
-    return sum(int(one) for one in asked if isinstance(one, int | float)) or 1
+    return sum(map(repeats_of, judges_of(params)))
 
 
-def _judges(params: object) -> list[dict[str, Any]]:
+def repeats_of(judge: JsonObject) -> int:
+    """Return how often a judge is asked about an answer: once, where it does not say."""
+    repeats = judge.get("repeats")
+    return int(repeats) if isinstance(repeats, int | float) else 1
+
+
+def judges_of(params: object) -> list[JsonObject]:
+    """Return the judges of a scorer's parameters, in order: those of a panel, or the one.
+
+    None where the parameters, which need not be valid, name none.
+    """
     known = params if isinstance(params, dict) else {}
     panel = known.get("panel")
     judges = panel.get("judges") if isinstance(panel, dict) else [known.get("judge")]
-    judges = judges if isinstance(judges, list) else []
-    return [one for one in judges if isinstance(one, dict)]
+    return [one for one in (judges if isinstance(judges, list) else []) if isinstance(one, dict)]
 
 
 ResultT = TypeVar("ResultT")
