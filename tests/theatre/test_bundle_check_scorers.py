@@ -56,7 +56,8 @@ def result_of(
         seq=1, episode_id="one", input_data={}, expected_output=expected, cluster_key=None
     )
     answer = EpisodeAnswer(status=status, hops={} if output is None else {"pilot": output})
-    return PinnedScorers(plan, {"any": scorer}).results(episode, answer, None)["colour"]
+    scorers = PinnedScorers(plan, {"any": scorer})
+    return scorers.results(episode, answer, scorers.expected(episode, None))["colour"]
 
 
 BLUE: JsonObject = {"colour": "blue"}

@@ -22,11 +22,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 
 NANO: Final = 10**9
 Z: Final = 1.959963984540054
+DISTINCT: Final = 1024
+"""Of so many sets of results it is kept what an episode comes to."""
 MIN_UNITS, MAX_RESAMPLED, MIN_PROBABILITIES = 2, 5000, 100
 COMPOSITE: Final = "composite_score"
 SCORED, MISSING, NOT_APPLICABLE, DECLINED, UNSCORED, EXCLUDED, NOT_RUN = (
@@ -197,6 +200,16 @@ def kinds_of(scorers: Iterable[str], stated: Mapping[str, str]) -> dict[str, str
     return {name: known.get(name, "textual") for name in sorted(set(scorers))}
 
 
+class Found(NamedTuple):
+    """What an episode comes to, whichever it is; `counted` is in billionths."""
+
+    status: str | None
+    outcome: str
+    verdicts: tuple[Verdict, ...]
+    counted: tuple[int | None, ...]
+    composite: float | None
+
+
 class Tally:
     """Adds up a run, episode by episode in the order of the dataset.
 
@@ -210,7 +223,7 @@ class Tally:
         self.episodes = episodes
         threshold = self.plan.threshold
         asked = episodes * self.plan.repeats
-        self.most_missing = None if threshold is None else threshold * asked
+        self.most_missing = None if threshold is None else math.floor(threshold * asked)
         """With more missing answers than that the run has ended."""
         self.missing_answers = 0
         self.ended = False
@@ -231,6 +244,8 @@ class Tally:
         """[answers, right ones, sum of probabilities] for each tenth."""
         self.probabilities: Counter[int] = Counter()
         self.squares = self.silent = self.undecided = 0
+        # Most episodes come to what others came to: it is computed once. Typed: true is not 1.
+        self.come_to = lru_cache(maxsize=DISTINCT, typed=True)(self._come_to)
 
     def add(
         self,
@@ -252,57 +267,83 @@ class Tally:
         """
         if self.ended:
             status, repeats = None, ()
+        ids, each = self.plan.ids, list[list[Verdict]]()
         if repeats:
             status = status_of_all([one for one, _ in repeats])
-        each = [[self._verdict(one, own[name]) for one, own in repeats] for name in self.plan.ids]
-        verdicts = [
-            merged(status, of_repeats) if repeats else self._verdict(status, results[name])
-            for name, of_repeats in zip(self.plan.ids, each, strict=True)
-        ]
-        outcome = outcome_of(status, verdicts)
-        failed = [one for one, _ in repeats if VERDICT_OF.get(one) == MISSING]
-        self.missing_answers += len(failed) if repeats else outcome == MISSING
-        self._count(status, outcome, verdicts)
+            each = [
+                [self._verdict(one, own[name]) for one, own in repeats] for name in self.plan.ids
+            ]
+            found = self._found(status, [merged(status, of_repeats) for of_repeats in each])
+            self.missing_answers += sum(VERDICT_OF.get(one) == MISSING for one, _ in repeats)
+        else:
+            found = self.come_to(status, *(results[name] for name in ids))
+            self.missing_answers += found.outcome == MISSING
         split = self.plan.split
         held_out = bool(split) and is_held_out(self.commitment_hash, episode_id, split)
-        counted = tuple(counted_value(verdict) for verdict in verdicts)
-        if status is not None:
-            self.rows[held_out, counted] += 1
-            self._place(cluster_key, counted)
-        answers = [
-            None if value is None else tuple(counted_value(one) or 0 for one in of_repeats)
-            for value, of_repeats in zip(counted, each, strict=True)
-        ]
-        if repeats:
-            self.answers.update(str(one) for one, _ in repeats)
-            self.repeated[tuple(answers)] += 1
+        self.count(found, cluster_key, held_out=held_out)
+        if self.most_missing is not None and self.missing_answers > self.most_missing:
+            self.ended = True
         if self.plan.calibrated is not None:
-            self._calibrate(verdicts[self.plan.ids.index(self.plan.calibrated)], confidence)
-        return {
+            self._calibrate(found.verdicts[ids.index(self.plan.calibrated)], confidence)
+        line = {
             "seq": seq,
             "episode_id": episode_id,
-            "outcome": outcome,
+            "outcome": found.outcome,
             "scores": {
                 name: None if value is None else value / NANO
-                for name, value in zip(self.plan.ids, counted, strict=True)
+                for name, value in zip(ids, found.counted, strict=True)
             },
-            "composite": self._composite(counted),
+            "composite": found.composite,
             "holdout": held_out,
-            **self._shown(repeats, answers),
         }
+        return line if self.plan.repeats == 1 else line | self._shown(repeats, each, found)
+
+    def count(
+        self, found: Found, cluster_key: str | None, *, held_out: bool = False, times: int = 1
+    ) -> None:
+        """Count so many episodes that came to the same."""
+        self.statuses[found.status] += times
+        self.outcomes[found.outcome] += times
+        for name, verdict in zip(self.plan.ids, found.verdicts, strict=True):
+            self.verdicts[name][verdict if isinstance(verdict, str) else SCORED] += times
+        if found.status is None:
+            return
+        self.rows[held_out, found.counted] += times
+        if cluster_key is None:
+            self.loose[found.counted] += times
+            return
+        sums = self.clusters.setdefault(cluster_key, [[0, 0] for _ in found.counted])
+        for pair, value in zip(sums, found.counted, strict=True):
+            if value is not None:
+                pair[0] += value * times
+                pair[1] += times
 
     def _shown(
-        self, repeats: Sequence[Repeat], answers: Sequence[tuple[int, ...] | None]
+        self, repeats: Sequence[Repeat], each: Sequence[Sequence[Verdict]], found: Found
     ) -> Document:
-        """Return the member of the line that says what each repeat counts."""
-        if self.plan.repeats == 1:
-            return {}
+        """Count what each repeat counts; return the member of the line that says it."""
+        if not repeats:
+            return {"repeats": None}
+        answers = [
+            None if value is None else tuple(counted_value(one) or 0 for one in of_repeats)
+            for value, of_repeats in zip(found.counted, each, strict=True)
+        ]
+        self.answers.update(str(one) for one, _ in repeats)
+        self.repeated[tuple(answers)] += 1
         scores = {
             name: None if values is None else [value / NANO for value in values]
             for name, values in zip(self.plan.ids, answers, strict=True)
         }
-        statuses = [status for status, _ in repeats]
-        return {"repeats": {"statuses": statuses, "scores": scores} if repeats else None}
+        return {"repeats": {"statuses": [status for status, _ in repeats], "scores": scores}}
+
+    def _come_to(self, status: str | None, *results: float | str) -> Found:
+        """Return what an episode comes to by its results, in the order of the criteria."""
+        return self._found(status, [self._verdict(status, result) for result in results])
+
+    def _found(self, status: str | None, verdicts: Sequence[Verdict]) -> Found:
+        counted = tuple(counted_value(verdict) for verdict in verdicts)
+        composite = self._composite(counted)
+        return Found(status, outcome_of(status, verdicts), tuple(verdicts), counted, composite)
 
     def _verdict(self, status: str | None, result: float | str) -> Verdict:
         if status is None or (status != "success" and result != NOT_APPLICABLE):
@@ -313,24 +354,6 @@ class Tally:
             return result
         nano = billionths(result)
         return UNSCORED if nano is None else nano
-
-    def _count(self, status: str | None, outcome: str, verdicts: Sequence[Verdict]) -> None:
-        self.statuses[status] += 1
-        self.outcomes[outcome] += 1
-        for name, verdict in zip(self.plan.ids, verdicts, strict=True):
-            self.verdicts[name][verdict if isinstance(verdict, str) else SCORED] += 1
-        if self.most_missing is not None and self.missing_answers > self.most_missing:
-            self.ended = True
-
-    def _place(self, cluster_key: str | None, counted: tuple[int | None, ...]) -> None:
-        if cluster_key is None:
-            self.loose[counted] += 1
-            return
-        sums = self.clusters.setdefault(cluster_key, [[0, 0] for _ in counted])
-        for pair, value in zip(sums, counted, strict=True):
-            if value is not None:
-                pair[0] += value
-                pair[1] += 1
 
     def _calibrate(self, verdict: Verdict, confidence: object) -> None:
         if isinstance(verdict, str):

@@ -7,7 +7,6 @@ question, has shown nothing.
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -29,8 +28,10 @@ from theatre.engine.bundle_check.scorers import (
     NOT_APPLICABLE,
     EpisodeAnswer,
     EpisodeScoring,
+    Held,
     at_path,
     error_by_chance,
+    known,
     resampled_bounds,
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
@@ -42,6 +43,9 @@ from theatre.engine.models import (
     read_episodes,
     turn_of,
 )
+
+Counts = Counter[tuple[str | None, tuple[float | str, ...]]]
+"""(cluster, results in the order of the criteria) → episodes with just these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,23 +121,22 @@ class _Baselines:
         self._scoring = scoring
         self._scorers = scoring.scorers
         self._drawn = scoring.draw.drawn
-        self._wanted = frozenset(self._drawn)
 
     def document(self) -> Document:
         """Return `scores/baselines.json`, recomputed."""
         reasons = {name: self._why_not(name) for name in self._plan.scorers}
         names = [name for name, reason in reasons.items() if reason is None]
-        tallies = {baseline: self._tally() for baseline in BASELINES}
+        counts: dict[str, Counts] = {baseline: Counter() for baseline in BASELINES}
         runner = self._evidence.runner
         try:
             if names and runner is not None:
-                self._play(runner, names, tallies)
+                self._play(runner, names, counts)
             elif names:
-                self._score(names, tallies)
+                self._score(names, counts)
         except UnplayableError:
             reasons = {name: reason or "unplayable" for name, reason in reasons.items()}
-            tallies = {baseline: self._tally() for baseline in BASELINES}
-        scored = {baseline: _scores(tally) for baseline, tally in tallies.items()}
+            counts = {baseline: Counter() for baseline in BASELINES}
+        scored = {baseline: self._scores(counts[baseline]) for baseline in BASELINES}
         return {
             "episodes": len(self._drawn),
             "criteria": {
@@ -154,8 +157,11 @@ class _Baselines:
             return None
         return "no-field"
 
-    def _tally(self) -> Tally:
-        """Return an empty sum by the template, without what only a real run has."""
+    def _scores(self, counts: Counts) -> dict[str, Document]:
+        """Return score, n and interval of each criterion that has any.
+
+        Added up by the template, without what only a real run has.
+        """
         document = self._plan.document
         scoring = {**cast("JsonObject", document.get("scoring") or {})}
         scoring |= {"holdout_split": 0, "calibration_criterion": None}
@@ -165,7 +171,24 @@ class _Baselines:
             "execution_policy": {"on_threshold": "continue"},
             "hitl_steps": [],
         }
-        return Tally(trivial, self._plan.commitment_hash, len(self._drawn))
+        tally = Tally(trivial, self._plan.commitment_hash, len(self._drawn))
+        for (cluster_key, results), times in counts.items():
+            found = tally.come_to(InvocationStatus.SUCCESS.value, *results)
+            tally.count(found, cluster_key, times=times)
+
+        def bounds(name: str, _: str) -> tuple[float | None, float | None]:
+            return (None, None) if name == COMPOSITE else resampled_bounds(tally, name)
+
+        added_up = tally.aggregate(bounds=bounds, calibrated=error_by_chance)
+        return {
+            name: {
+                "score": score,
+                "n": added_up["score_counts"][name]["scored"],
+                "interval": added_up["score_intervals"][name],
+            }
+            for name, score in added_up["scores"].items()
+            if score is not None
+        }
 
     def _episodes(self, wanted: Collection[int]) -> Iterator[GroundTruthEpisode]:
         """Yield the episodes of these numbers; DefectError where the dataset cannot be read."""
@@ -183,51 +206,38 @@ class _Baselines:
             paths = {PART_SIZE * (n - 1) + 1: f"invocations/part-{n:05d}.jsonl" for n in parts}
         for first, path in paths.items():
             for seq, line in enumerate(self._folder.lines(path), start=first):
-                if seq in self._wanted:
+                if seq in self._drawn:
                     sent = at(parse_object(line), "calls", 0, "request", "input_data")
                     yield None if isinstance(sent, Nothing) else sent
 
     def _cases(self) -> Iterator[tuple[GroundTruthEpisode, JsonValue]]:
         """Yield each drawn episode with what was sent."""
         if self._plan.sanitising is None:
-            yield from ((one, one.input_data) for one in self._episodes(self._wanted))
+            yield from ((one, one.input_data) for one in self._episodes(self._drawn))
         else:
-            yield from zip(self._episodes(self._wanted), self._inputs(), strict=True)
+            yield from zip(self._episodes(self._drawn), self._inputs(), strict=True)
 
-    def _expectations(self, episode: GroundTruthEpisode) -> dict[str, JsonValue]:
-        """Return what is expected on each criterion, where it is not null."""
-        gold = self._scoring.gold.get(episode.episode_id)
-        return self._scorers.expectations(episode, gold)
+    def _expected(self, episode: GroundTruthEpisode) -> Held:
+        return self._scorers.expected(episode, self._scoring.gold.get(episode.episode_id))
 
-    def _add(
-        self,
-        tally: Tally,
-        episode: GroundTruthEpisode,
-        answers: Mapping[str, EpisodeAnswer],
-    ) -> None:
-        """Count what the scorers say of `answers`, one a criterion; the others do not apply."""
-        results: dict[str, float | str] = dict.fromkeys(self._plan.scorers, NOT_APPLICABLE)
-        gold = self._scoring.gold.get(episode.episode_id)
-        for name, answer in answers.items():
-            results[name] = self._scorers.result(name, episode, answer, gold)
-        tally.add(
-            seq=episode.seq,
-            episode_id=episode.episode_id,
-            status=InvocationStatus.SUCCESS.value,
-            results=results,
-            cluster_key=episode.cluster_key,
-        )
+    def _key(
+        self, episode: GroundTruthEpisode, results: Mapping[str, float | str]
+    ) -> tuple[str | None, tuple[float | str, ...]]:
+        """Return what counts of an episode; a criterion without a result does not apply."""
+        ids = self._scoring.tally.plan.ids
+        return episode.cluster_key, tuple(results.get(name, NOT_APPLICABLE) for name in ids)
 
     def _play(
-        self, runner: EpisodeRunner, names: Sequence[str], tallies: Mapping[str, Tally]
+        self, runner: EpisodeRunner, names: Sequence[str], counts: Mapping[str, Counts]
     ) -> None:
         """Play each drawn episode with both trivial players, as no construct is asked.
 
         UnplayableError where the runner does not bring one to an end. What it raises on purpose is
         passed on.
         """
-        for number, episode in enumerate(self._episodes(self._wanted)):
+        for number, episode in enumerate(self._episodes(self._drawn)):
             self._evidence.progress(number)
+            held = self._expected(episode)
             for baseline in PLAYED:
                 try:
                     result = self._result_of_play(runner, baseline, episode)
@@ -237,7 +247,10 @@ class _Baselines:
                     raise UnplayableError(f"{runner.pin} raised {type(error).__name__}") from error
                 hops = {} if result is None else {self._plan.hops[0].construct_id: result}
                 answer = EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=hops)
-                self._add(tallies[baseline], episode, dict.fromkeys(names, answer))
+                results = {
+                    name: self._scorers.result(name, episode, answer, held) for name in names
+                }
+                counts[baseline][self._key(episode, results)] += 1
 
     def _result_of_play(
         self, runner: EpisodeRunner, baseline: str, episode: GroundTruthEpisode
@@ -259,7 +272,7 @@ class _Baselines:
                     return None
         raise UnplayableError(f"{runner.pin} asks more than {runner.max_calls} times")
 
-    def _score(self, names: Sequence[str], tallies: Mapping[str, Tally]) -> None:
+    def _score(self, names: Sequence[str], counts: Mapping[str, Counts]) -> None:
         """Put the four answers of each drawn episode to the scorers."""
         frequent, before = self._find_known(names)
         values: dict[str, Callable[[str, JsonValue, JsonValue], JsonValue | Nothing]] = {
@@ -269,14 +282,22 @@ class _Baselines:
             "other_episode": lambda name, _, __: self._one_of(name, before),
         }
         for episode, sent in self._cases():
-            expected = self._expectations(episode)
-            for baseline, tally in tallies.items():
-                answers = {}
+            held = self._expected(episode)
+            expected = known(held)
+            # Of the four answers to an episode some are the same: a scorer is asked once.
+            scored: dict[tuple[str, str], float | str] = {}
+            for baseline, counted in counts.items():
+                results = {}
                 for name in names:
                     value = values[baseline](name, expected.get(name), sent)
-                    if not isinstance(value, Nothing):
-                        answers[name] = self._answer(name, value)
-                self._add(tally, episode, answers)
+                    if isinstance(value, Nothing):
+                        continue
+                    key = name, repr(value)
+                    if key not in scored:
+                        answer = self._answer(name, value)
+                        scored[key] = self._scorers.result(name, episode, answer, held)
+                    results[name] = scored[key]
+                counted[self._key(episode, results)] += 1
             before |= {name: expected[name] for name in names if name in expected}
 
     def _one_of(self, name: str, known: Mapping[str, JsonValue]) -> JsonValue | Nothing:
@@ -291,25 +312,20 @@ class _Baselines:
     ) -> tuple[dict[str, JsonValue], dict[str, JsonValue]]:
         """Return criterion → most frequent expectation (of several the first), and → the last one.
 
-        A first reading keeps digests, a second one what they stand for.
+        The draw has their digests; a reading of the dataset has what they stand for.
         """
-        digests: dict[str, list[tuple[int, bytes]]] = {name: [] for name in names}
-        for episode in self._episodes(self._wanted):
-            for name, value in self._expectations(episode).items():
-                if name in digests:
-                    digest = hashlib.sha256(canonical_bytes(value)).digest()
-                    digests[name].append((episode.seq, digest))
         frequent_at, last_at = {}, {}
-        for name, seen in digests.items():
+        for name in names:
+            seen = [(seq, held[name]) for seq, held in self._drawn.items() if name in held]
             if seen:
                 times = Counter(digest for _, digest in seen)
                 most = max(times.values())
-                frequent_at[name] = next(s for s, d in seen if times[d] == most)
+                frequent_at[name] = next(seq for seq, digest in seen if times[digest] == most)
                 last_at[name] = seen[-1][0]
         frequent: dict[str, JsonValue] = {}
         last: dict[str, JsonValue] = {}
         for episode in self._episodes({*frequent_at.values(), *last_at.values()}):
-            for name, value in self._expectations(episode).items():
+            for name, value in known(self._expected(episode)).items():
                 if frequent_at.get(name) == episode.seq:
                     frequent[name] = value
                 if last_at.get(name) == episode.seq:
@@ -325,7 +341,7 @@ class _Baselines:
         own = at_path(sent, self._place(name)[1])
         if not isinstance(own, Nothing):
             return own
-        texts = list(texts_in(sent))
+        texts = texts_in(sent)
         return [*texts] if isinstance(expected, list) else "\n".join(texts)
 
     def _answer(self, name: str, value: JsonValue) -> EpisodeAnswer:
@@ -341,21 +357,3 @@ class _Baselines:
 def _nothing_like(expected: JsonValue) -> JsonValue:
     forms: list[tuple[type, JsonValue]] = [(str, ""), (list, []), (dict, {})]
     return next((value for form, value in forms if isinstance(expected, form)), None)
-
-
-def _scores(tally: Tally) -> dict[str, Document]:
-    """Return score, n and interval of each criterion that has any."""
-
-    def bounds(name: str, _: str) -> tuple[float | None, float | None]:
-        return (None, None) if name == COMPOSITE else resampled_bounds(tally, name)
-
-    added_up = tally.aggregate(bounds=bounds, calibrated=error_by_chance)
-    return {
-        name: {
-            "score": score,
-            "n": added_up["score_counts"][name]["scored"],
-            "interval": added_up["score_intervals"][name],
-        }
-        for name, score in added_up["scores"].items()
-        if score is not None
-    }

@@ -466,7 +466,6 @@ class Evidence:
                 if self.committed.single_call
                 else episode["input_data"]
             )
-            draw.add(name, line["seq"])
             question = audit.question(
                 sent=sent,
                 truths=[episode.get("expected_output"), label],
@@ -477,6 +476,7 @@ class Evidence:
                 },
                 cluster_key=episode.get("cluster_key"),
             )
+            draw.add(name, line["seq"], question.expected)
             audit.add(question, line)
         return audit, draw
 

@@ -73,7 +73,7 @@ class DataAudit:
         `truths` are its expectation and its label, `expectations` has what is not null on each
         criterion.
         """
-        asked, texts = digest(self.canonical(sent)), list(texts_in(sent))
+        asked, texts = digest(self.canonical(sent)), texts_in(sent)
         words = " ".join(LETTERS.findall(" ".join(texts).casefold()))
         leaves = {leaf: digest(leaf.encode()) for leaf in sought(truths)}
         return Question(
@@ -149,33 +149,31 @@ class BaselineDraw:
 
     def __init__(self, commitment_hash: str) -> None:
         self._commitment_hash = commitment_hash
-        self._kept: list[tuple[int, int]] = []
+        self._kept: list[tuple[int, int, Mapping[str, bytes]]] = []
 
-    def add(self, episode_id: str, seq: int) -> None:
-        """Take an episode that was run."""
+    def add(self, episode_id: str, seq: int, expected: Mapping[str, bytes]) -> None:
+        """Take an episode that was run, with the digests of what is expected in it."""
         text = f"{self._commitment_hash}:baseline:{episode_id}"
         number = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
         if len(self._kept) < MOST_EPISODES:
-            heapq.heappush(self._kept, (-number, seq))
+            heapq.heappush(self._kept, (-number, seq, expected))
         else:
-            heapq.heappushpop(self._kept, (-number, seq))
+            heapq.heappushpop(self._kept, (-number, seq, expected))
 
     @property
-    def drawn(self) -> list[int]:
-        """Return them in the order of the dataset."""
-        return sorted(seq for _, seq in self._kept)
+    def drawn(self) -> dict[int, Mapping[str, bytes]]:
+        """Return them in the order of the dataset, each with its digests."""
+        kept = sorted(self._kept, key=lambda one: one[1])
+        return {seq: expected for _, seq, expected in kept}
 
 
-def texts_in(value: object) -> Iterator[str]:
-    """Yield the strings in a JSON value, members in the order of their names."""
+def texts_in(value: object) -> list[str]:
+    """Return the strings in a JSON value, members in the order of their names."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name in sorted(value):
-            yield from texts_in(value[name])
-    elif isinstance(value, list):
-        for item in value:
-            yield from texts_in(item)
+        return [value]
+    if isinstance(value, dict):
+        value = [value[name] for name in sorted(value)]
+    return [text for one in value for text in texts_in(one)] if isinstance(value, list) else []
 
 
 def sought(truths: Iterable[object]) -> list[str]:

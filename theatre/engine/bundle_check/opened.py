@@ -189,14 +189,15 @@ class OpenedEpisodes:
         if at(result, "outcome") == EpisodeOutcome.NOT_RUN.value:
             answer = None
         tally = Tally(self._plan.document, self._plan.commitment_hash, self._total)
+        held = scorers.expected(episode, label)
         computed = tally.add(
             seq=seq,
             episode_id=episode.episode_id,
             status=None if answer is None else answer.status.value,
-            results=scorers.results(episode, answer, label),
+            results=scorers.results(episode, answer, held),
             cluster_key=episode.cluster_key,
             confidence=None if answer is None else answer.confidence,
-            repeats=scorers.results_of_repeats(episode, answer, label),
+            repeats=scorers.results_of_repeats(episode, answer, held),
         )
         ledger.compare(CheckId.SCORES, "the result", computed, result)
 

@@ -342,9 +342,9 @@ class RecordChecker:
         by_answer = recorded if answer.repeats else [recorded]
         if not isinstance(by_answer, list) or len(by_answer) != len(answers):
             raise DefectError(f"judgements of {len(answers)} answers", render(recorded))
+        held = scorers.expected(episode, gold.get(episode.episode_id))
         for one, of_answer in zip(answers, by_answer, strict=True):
-            asked = scorers.judgements(episode, one, gold.get(episode.episode_id))
-            self._check_asked(asked, of_answer)
+            self._check_asked(scorers.judgements(episode, one, held), of_answer)
 
     @staticmethod
     def _check_asked(asked: Mapping[str, Judgement], recorded: JsonValue) -> None:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,10 @@ class EpisodeAnswer:
         return outputs[-1].get("confidence") if outputs else None
 
 
+Held: TypeAlias = "Mapping[str, JsonValue | Nothing]"
+"""Criterion → what an answer is checked against; NOTHING where it does not apply."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Criterion:
     name: str
@@ -92,14 +96,13 @@ class _Criterion:
     params: JsonObject
 
     def case(
-        self, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None
+        self, episode: GroundTruthEpisode, answer: EpisodeAnswer, expected: JsonValue | Nothing
     ) -> ScoringCase | float | str:
         """Return what the scorer must see, or the result where no scorer is asked."""
-        expected = self.expected(episode, gold)
-        if isinstance(expected, Nothing):
+        if expected is NOTHING:
             return NOT_APPLICABLE
         value = self._value(answer.hops)
-        if isinstance(value, Nothing):
+        if value is NOTHING:
             return UNREADABLE
         return ScoringCase(
             input_data=episode.input_data,
@@ -112,12 +115,15 @@ class _Criterion:
         )
 
     def result(
-        self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None, gold: JsonObject | None
+        self,
+        episode: GroundTruthEpisode,
+        answer: EpisodeAnswer | None,
+        expected: JsonValue | Nothing,
     ) -> float | str:
         """Return the number of the scorer; a word, or 0, where it was not asked or gave none."""
         if answer is None or not answer.succeeded:
-            return NOT_APPLICABLE if self.expected(episode, gold) is NOTHING else UNREADABLE
-        case = self.case(episode, answer, gold)
+            return NOT_APPLICABLE if expected is NOTHING else UNREADABLE
+        case = self.case(episode, answer, expected)
         if not isinstance(case, ScoringCase):
             return case
         try:
@@ -164,32 +170,36 @@ class PinnedScorers:
         self._by_name = {one.name: one for one in self._criteria}
         self.needs_judge = any(one.scorer.judgement is not None for one in self._criteria)
 
+    def expected(self, episode: GroundTruthEpisode, gold: JsonObject | None) -> Held:
+        """Return criterion → what an answer is checked against; NOTHING where none applies."""
+        return {one.name: one.expected(episode, gold) for one in self._criteria}
+
     def judgements(
-        self, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None
+        self, episode: GroundTruthEpisode, answer: EpisodeAnswer, held: Held
     ) -> dict[str, Judgement]:
         """Return criterion → what a judge must be asked about `answer`."""
         asked = {}
         for one in self._criteria:
-            case = one.case(episode, answer, gold) if answer.succeeded else NOT_APPLICABLE
+            case = one.case(episode, answer, held[one.name]) if answer.succeeded else NOT_APPLICABLE
             if one.scorer.judgement is not None and isinstance(case, ScoringCase):
                 asked[one.name] = one.scorer.judgement(case)
         return asked
 
     def results(
-        self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None, gold: JsonObject | None
+        self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None, held: Held
     ) -> dict[str, float | str]:
         """Return criterion → the scorer's number, or the word for why it gave none.
 
         Where there is no successful answer the arithmetic looks at `not_applicable` alone.
         """
-        return {one.name: one.result(episode, answer, gold) for one in self._criteria}
+        return {one.name: one.result(episode, answer, held[one.name]) for one in self._criteria}
 
     def results_of_repeats(
-        self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None, gold: JsonObject | None
+        self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None, held: Held
     ) -> list[tuple[str, dict[str, float | str]]]:
         """Return status and results of each answer to an episode that was asked repeatedly."""
         return [
-            (one.status.value, self.results(episode, one, gold))
+            (one.status.value, self.results(episode, one, held))
             for one in (() if answer is None else answer.repeats)
         ]
 
@@ -197,22 +207,20 @@ class PinnedScorers:
         """Return whether a criterion's scorer rests on what a judge was asked."""
         return self._by_name[name].scorer.judgement is not None
 
-    def expectations(
-        self, episode: GroundTruthEpisode, gold: JsonObject | None
-    ) -> dict[str, JsonValue]:
-        """Return criterion → what an answer is checked against, where that is not null."""
-        held = {one.name: one.expected(episode, gold) for one in self._criteria}
-        return {
-            name: value
-            for name, value in held.items()
-            if value is not None and not isinstance(value, Nothing)
-        }
-
     def result(
-        self, name: str, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None
+        self, name: str, episode: GroundTruthEpisode, answer: EpisodeAnswer, held: Held
     ) -> float | str:
         """Return the result of one criterion for one answer."""
-        return self._by_name[name].result(episode, answer, gold)
+        return self._by_name[name].result(episode, answer, held[name])
+
+
+def known(held: Held) -> dict[str, JsonValue]:
+    """Return those of the expectations that are not null."""
+    return {
+        name: value
+        for name, value in held.items()
+        if value is not None and not isinstance(value, Nothing)
+    }
 
 
 def at_path(value: JsonValue, path: str) -> JsonValue | Nothing:
@@ -278,25 +286,25 @@ class EpisodeScoring:
         """Return line and outcome of `episode`; without an answer it was not run."""
         gold = self.gold.get(episode.episode_id)
         # Before a scorer is shown any of it: one that changed it would change what is counted.
-        question = None
+        question, held = None, self.scorers.expected(episode, gold)
         if answer is not None:
             question = self.audit.question(
                 sent=answer.sent,
                 truths=[episode.expected_output, gold],
-                expectations=self.scorers.expectations(episode, gold),
+                expectations=known(held),
                 cluster_key=episode.cluster_key,
             )
         document = self.tally.add(
             seq=episode.seq,
             episode_id=episode.episode_id,
             status=None if answer is None else answer.status.value,
-            results=self.scorers.results(episode, answer, gold),
+            results=self.scorers.results(episode, answer, held),
             cluster_key=episode.cluster_key,
             confidence=None if answer is None else answer.confidence,
-            repeats=self.scorers.results_of_repeats(episode, answer, gold),
+            repeats=self.scorers.results_of_repeats(episode, answer, held),
         )
         if question is not None:
-            self.draw.add(episode.episode_id, episode.seq)
+            self.draw.add(episode.episode_id, episode.seq, question.expected)
             self.audit.add(question, document)
         outcome, line = EpisodeOutcome(document["outcome"]), canonical_line(document)
         self.lines.add(line)
