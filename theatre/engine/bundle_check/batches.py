@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import cast
+from typing import NamedTuple, cast
 
 from theatre.engine.bundle_check.arithmetic import taken_by
 from theatre.engine.bundle_check.folder import BundleFolder, canonical_object
@@ -62,18 +62,23 @@ _MAX_DIGITS = 15
 class Recorded:
     """One record, taken apart once: its calls by round, and the answer that they led to."""
 
-    __slots__ = ("answering", "calls", "document", "first", "outputs", "repeated", "status")
+    __slots__ = (
+        *("answering", "calls", "document", "first", "outputs", "repeated", "rounds", "status"),
+    )
 
     def __init__(self, document: JsonObject) -> None:
         self.document = document
         calls = document.get("calls")
         self.calls: list[JsonValue] = calls if isinstance(calls, list) else []
         """All calls in order; none where the record holds no array of them."""
+        by_repeat = groupby(self.calls, lambda call: at(call, "repeat"))
+        self.rounds: list[list[JsonValue]] = [[*calls] for _, calls in by_repeat]
+        """The calls of each round, in order."""
         self.first = [call for call in self.calls if _is_of(call, FIRST)]
         self.repeated = [call for call in self.calls if _is_of(call, SECOND)]
         self.answering = self._answering()
         """The call whose answer is the episode's: the last one of its round."""
-        self.status = at(last_attempt(self.answering), "response", "status")
+        self.status = ended(self.answering)
         played = document.get(EPISODE_RESULT, NOTHING)
         self.outputs = _outputs(self.first) if played is NOTHING else _objects([played])
         """Those of the first round, up to the first call that did not succeed.
@@ -83,7 +88,7 @@ class Recorded:
 
     def _answering(self) -> JsonValue | Nothing:
         ends = [calls[-1] for calls in self.rounds]
-        statuses = [at(last_attempt(end), "response", "status") for end in ends]
+        statuses = [ended(end) for end in ends]
         if not all(isinstance(status, str) and status in STATUSES for status in statuses):
             return self.first[-1] if self.first else NOTHING
         # The first round that was answered, else that failed: a refusal must not hide a failure.
@@ -93,15 +98,10 @@ class Recorded:
                     return end
         return NOTHING
 
-    @property
-    def rounds(self) -> list[list[JsonValue]]:
-        """Return the calls of each round, in order."""
-        return [[*calls] for _, calls in groupby(self.calls, lambda call: at(call, "repeat"))]
-
     def round(self, repeat: int) -> tuple[str, list[JsonObject]] | None:
         """Return the status of one repeat and its outputs; None where it has no readable one."""
         calls = [call for call in self.calls if _is_of(call, repeat)]
-        status = at(last_attempt(calls[-1]), "response", "status") if calls else NOTHING
+        status = ended(calls[-1]) if calls else NOTHING
         if not isinstance(status, str) or status not in STATUSES:
             return None
         return status, _outputs(calls)
@@ -122,9 +122,9 @@ class Recorded:
         return not same_json([*self.outputs], [*_outputs(self.repeated)])
 
 
-def last_attempt(call: JsonValue | Nothing) -> JsonValue | Nothing:
-    """Return the attempt that a call ended with."""
-    return at(call, "attempts", -1)
+def ended(call: JsonValue | Nothing) -> JsonValue | Nothing:
+    """Return the status that a call ended with."""
+    return at(call, "attempts", -1, "response", "status")
 
 
 def _is_of(call: JsonValue, repeat: int) -> bool:
@@ -136,7 +136,7 @@ def _is_of(call: JsonValue, repeat: int) -> bool:
 def _outputs(calls: Sequence[JsonValue]) -> list[JsonObject]:
     outputs: list[JsonObject] = []
     for call in calls:
-        response = at(last_attempt(call), "response")
+        response = at(call, "attempts", -1, "response")
         output = at(response, "output_data")
         if at(response, "status") != "success" or not isinstance(output, dict):
             break
@@ -202,8 +202,7 @@ class CallFacts:
             self.sources |= {source} if isinstance(source, str) and source in SOURCES else set()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordItem:
+class RecordItem(NamedTuple):
     """One record: where it lies, the episode of that place, its bytes, and what they parse to."""
 
     where: str
@@ -281,8 +280,8 @@ class Batch:
         self._digest.update(raw)
         status = record.status
         self._counted[status if isinstance(status, str) else render(status)] += 1
-        if status != InvocationStatus.SUCCESS.value:
-            refused = status == InvocationStatus.REFUSED.value
+        if status != InvocationStatus.SUCCESS:
+            refused = status == InvocationStatus.REFUSED
             event_type = "episode_refused" if refused else "episode_failed"
             self._troubles.update(canonical_line([event_type, _trouble(record)]))
 
@@ -349,7 +348,7 @@ def _ranges(seqs: JsonValue | Nothing) -> list[tuple[int, int]]:
 def _trouble(record: Recorded) -> JsonObject:
     """Return the detail that the trail must hold for a record that is no success."""
     call, document = record.answering, record.document
-    attempt = last_attempt(call)
+    attempt = at(call, "attempts", -1)
     found = {
         "seq": at(document, "seq"),
         "episode_id": at(document, "episode_id"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from theatre.engine.bundle_check.arithmetic import DECLARED, is_of_type, is_recorded, is_usage
 from theatre.engine.bundle_check.batches import STATUSES, is_mock
@@ -51,10 +51,11 @@ UNSENDABLE = "unsendable-input"
 """The reason of a call that was never made: no name in its input may change silently."""
 
 _FAILURES = (InvocationStatus.TIMEOUT, InvocationStatus.ERROR)
+_WITH_USAGE = members_of(Attempt)
+_ATTEMPT = _WITH_USAGE - {"usage"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallPlace:
+class CallPlace(NamedTuple):
     """Which call it is: `hop` and `turn` count from 0, `repeat` is 0 or 1; and may it be sent."""
 
     episode: GroundTruthEpisode
@@ -64,17 +65,23 @@ class CallPlace:
     turn: int = 0
 
 
-def require_adapter(plan: CommittedPlan, hop: CommittedHop, adapter: JsonValue | Nothing) -> None:
-    """Raise DefectError for an adapter that was not committed, or reaches no real construct."""
+def sources_of(
+    plan: CommittedPlan, hop: CommittedHop, adapter: JsonValue | Nothing
+) -> tuple[str, ...]:
+    """Return who may say which version answers through an adapter.
+
+    Raises DefectError for one that was not committed, or reaches no real construct.
+    """
     if plan.adapter_version is not None:
         require_same("the committed adapter_version", plan.adapter_version, adapter)
-    if isinstance(adapter, Nothing) or is_mock(adapter):
+    if not isinstance(adapter, str) or is_mock(adapter):
         raise DefectError("an adapter that reaches a real construct", render(adapter))
     # What a template calls http is capped as http is: an import must not pass for it.
     if not is_of_type(adapter, hop.adapter_type):
         raise DefectError(
             f"an adapter of the committed adapter_type {hop.adapter_type}", render(adapter)
         )
+    return ("declared",) if adapter.partition("@")[0] in DECLARED else ("computed", "claimed")
 
 
 class Drawn(Protocol):
@@ -120,6 +127,8 @@ class CallChecker:
         self._draws = draws
         self._adapters = adapters
         self._shapes = [OutputShape(hop.output_spec, registry) for hop in plan.hops]
+        self._sources: dict[int, tuple[str, ...]] = {}
+        """Hop → who may say which version answered there, once its adapter was checked."""
 
     def check(self, call: JsonValue, place: CallPlace, sent: JsonValue) -> JsonObject | None:
         """Raise DefectError unless `call` is the committed one with the input `sent`.
@@ -136,11 +145,11 @@ class CallChecker:
         named = at(self._adapters, hop.construct_id)
         # One construct for the whole run: another adapter may lead to another program.
         require_same("the adapter that the trail names", named, adapter)
-        require_adapter(self._plan, hop, adapter)
-        name = str(adapter).partition("@")[0]
-        sources = ("declared",) if name in DECLARED else ("computed", "claimed")
+        if place.hop not in self._sources:
+            self._sources[place.hop] = sources_of(self._plan, hop, adapter)
+        sources = self._sources[place.hop]
         if known["version_source"] not in sources:
-            words = f"version_source {' or '.join(sources)} with {name}"
+            words = f"version_source {' or '.join(sources)} with {render(adapter)}"
             raise DefectError(words, render(known["version_source"]))
         committed = CommittedCall(
             invocation_id=self._draws.invocation_id(
@@ -157,10 +166,10 @@ class CallChecker:
         )
         self._check_request(known["request"], committed, hop, place, sent)
         checked = check_attempts if place.sendable else check_unsent
-        response = checked(known["attempts"], committed).response
+        ended = checked(known["attempts"], committed)
         if self._answers is not None and place.sendable:
             self._check_recorded(known, self._answers.get(place.episode.episode_id))
-        return response.output_data if response.status is InvocationStatus.SUCCESS else None
+        return ended.output if ended.status == InvocationStatus.SUCCESS else None
 
     def _check_recorded(self, call: JsonObject, line: JsonObject | None) -> None:
         """Raise DefectError for an answer that the committed log of another program has not."""
@@ -258,8 +267,7 @@ def survives(pointer: str) -> bool:
     return len(pointer) <= _MAX_POINTER and pointer.isascii() and pointer.isprintable()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedCall:
+class CommittedCall(NamedTuple):
     """What the attempts of one call are checked against."""
 
     invocation_id: str
@@ -269,7 +277,20 @@ class CommittedCall:
     shape: OutputShape
 
 
-def check_attempts(attempts: JsonValue | Nothing, call: CommittedCall) -> Attempt:
+class Tried(NamedTuple):
+    """An attempt whose every member has the form that is specified for it."""
+
+    status: str
+    construct_id: str | None
+    construct_version: str | None
+    output: JsonObject | None
+    error_detail: str | None
+    reason: str | None
+    raw: str | None
+    stderr: str | None
+
+
+def check_attempts(attempts: JsonValue | Nothing, call: CommittedCall) -> Tried:
     """Return the attempt that the call ended with.
 
     Raises DefectError unless all are what the retry policy and the protocol allow: a failure is
@@ -293,7 +314,7 @@ def check_attempts(attempts: JsonValue | Nothing, call: CommittedCall) -> Attemp
     return known[-1]
 
 
-def check_unsent(attempts: JsonValue | Nothing, call: CommittedCall) -> Attempt:
+def check_unsent(attempts: JsonValue | Nothing, call: CommittedCall) -> Tried:
     """Return the one attempt that says that nothing was sent, and nothing came back.
 
     Raises DefectError where the attempts say anything else.
@@ -302,15 +323,14 @@ def check_unsent(attempts: JsonValue | Nothing, call: CommittedCall) -> Attempt:
     if len(listed) != 1:
         raise DefectError("one attempt where nothing may be sent", render(len(listed)))
     attempt = _read(listed[0], call.invocation_id)
-    response = attempt.response
-    _check_status(response, accepted=False)
+    _check_status(attempt, accepted=False)
     for name, expected, seen in (
         ("reason", UNSENDABLE, attempt.reason),
         ("raw", None, attempt.raw),
         ("stderr", None, attempt.stderr),
-        ("construct_id", None, response.construct_id),
-        ("construct_version", None, response.construct_version),
-        ("status", InvocationStatus.ERROR.value, response.status.value),
+        ("construct_id", None, attempt.construct_id),
+        ("construct_version", None, attempt.construct_version),
+        ("status", InvocationStatus.ERROR.value, attempt.status),
     ):
         require_same(f"{name} where nothing may be sent", expected, seen)
     return attempt
@@ -322,15 +342,14 @@ def _require_list(attempts: JsonValue | Nothing) -> Sequence[JsonValue]:
     return attempts
 
 
-def _is_retried(attempt: Attempt) -> bool:
-    return attempt.response.status in _FAILURES and attempt.reason != "version-mismatch"
+def _is_retried(attempt: Tried) -> bool:
+    return attempt.status in _FAILURES and attempt.reason != "version-mismatch"
 
 
-def _read(document: JsonValue, invocation_id: str) -> Attempt:
+def _read(document: JsonValue, invocation_id: str) -> Tried:
     """Return an attempt, every member of the form that is specified for it."""
     counted = isinstance(document, dict) and "usage" in document
-    members = members_of(Attempt) if counted else members_of(Attempt) - {"usage"}
-    require_members(document, members, "an attempt")
+    require_members(document, _WITH_USAGE if counted else _ATTEMPT, "an attempt")
     attempt = cast("JsonObject", document)
     if counted and not is_usage(attempt["usage"]):
         raise DefectError("usage with the tokens of input and output", render(attempt["usage"]))
@@ -345,17 +364,13 @@ def _read(document: JsonValue, invocation_id: str) -> Attempt:
         raise DefectError(f"status as one of {', '.join(InvocationStatus)}", render(status))
     if not isinstance(output, dict | None):
         raise DefectError(_OUTPUT_DATA, render(output))
-    return Attempt(
-        response=OracleInvocationResponse(
-            invocation_id=invocation_id,
-            construct_id=_text_or_null(response, "construct_id"),
-            construct_version=_text_or_null(response, "construct_version"),
-            output_data=output,
-            latency_ms=latency,
-            status=InvocationStatus(status),
-            error_detail=_text_or_null(response, "error_detail"),
-            responded_at=require_time(response["responded_at"], "responded_at"),
-        ),
+    require_time(response["responded_at"], "responded_at")
+    return Tried(
+        status=status,
+        construct_id=_text_or_null(response, "construct_id"),
+        construct_version=_text_or_null(response, "construct_version"),
+        output=output,
+        error_detail=_text_or_null(response, "error_detail"),
         reason=_text_or_null(attempt, "reason"),
         raw=_text_or_null(attempt, "raw"),
         stderr=_text_or_null(attempt, "stderr"),
@@ -369,46 +384,44 @@ def _text_or_null(document: JsonObject, name: str) -> str | None:
     return value
 
 
-def _check_attempt(attempt: Attempt, call: CommittedCall) -> None:
-    response, reason = attempt.response, attempt.reason
-    _check_status(response, accepted=reason is None)
+def _check_attempt(attempt: Tried, call: CommittedCall) -> None:
+    reason = attempt.reason
+    _check_status(attempt, accepted=reason is None)
     if reason in ("", UNSENDABLE):
         expected = "reason as a code or null" if reason == "" else f"no reason {UNSENDABLE}"
         raise DefectError(expected, render(reason))
-    if reason == "timeout" and response.status is not InvocationStatus.TIMEOUT:
-        raise DefectError("the status timeout for that reason", render(response.status.value))
+    if reason == "timeout" and attempt.status != InvocationStatus.TIMEOUT:
+        raise DefectError("the status timeout for that reason", render(attempt.status))
     if reason == OUTPUT_SPEC:
-        _check_misfit(response, attempt.raw, call)
+        _check_misfit(attempt, call)
     if reason is not None:
         return
-    if response.construct_id != call.construct_id:
-        raise DefectError(
-            f"construct_id {render(call.construct_id)}", render(response.construct_id)
-        )
+    if attempt.construct_id != call.construct_id:
+        raise DefectError(f"construct_id {render(call.construct_id)}", render(attempt.construct_id))
     if attempt.raw is not None:
         raise DefectError("raw null where the answer was accepted", render(attempt.raw))
-    if response.status is InvocationStatus.SUCCESS and response.output_data is not None:
-        call.shape.require_fit(response.output_data)
+    if attempt.status == InvocationStatus.SUCCESS and attempt.output is not None:
+        call.shape.require_fit(attempt.output)
 
 
-def _check_misfit(response: OracleInvocationResponse, raw: str | None, call: CommittedCall) -> None:
+def _check_misfit(attempt: Tried, call: CommittedCall) -> None:
     """Require an answer that would have been accepted but for its output."""
     for name, expected, seen in (
-        ("construct_id", call.construct_id, response.construct_id),
-        ("construct_version", call.version, response.construct_version),
-        ("status", InvocationStatus.ERROR.value, response.status.value),
+        ("construct_id", call.construct_id, attempt.construct_id),
+        ("construct_version", call.version, attempt.construct_version),
+        ("status", InvocationStatus.ERROR.value, attempt.status),
     ):
         require_same(f"{name} where the reason is {OUTPUT_SPEC}", expected, seen)
-    call.shape.require_misfit(raw, response.error_detail)
+    call.shape.require_misfit(attempt.raw, attempt.error_detail)
 
 
-def _check_status(response: OracleInvocationResponse, *, accepted: bool) -> None:
+def _check_status(attempt: Tried, *, accepted: bool) -> None:
     """Let only a success count as an answer, with an object; a rejected one holds nothing."""
-    output, detail = response.output_data, response.error_detail
-    succeeded = response.status is InvocationStatus.SUCCESS
-    if not accepted and response.status not in _FAILURES:
+    output, detail = attempt.output, attempt.error_detail
+    succeeded = attempt.status == InvocationStatus.SUCCESS
+    if not accepted and attempt.status not in _FAILURES:
         expected = "status timeout or error where a reason stands"
-        raise DefectError(expected, render(response.status.value))
+        raise DefectError(expected, render(attempt.status))
     if succeeded and output is None:
         raise DefectError(_OUTPUT_DATA, "null")
     # An answer that was refused must not be scored.

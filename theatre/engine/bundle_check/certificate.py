@@ -14,7 +14,7 @@ from theatre.engine.bundle_check.arithmetic import RESERVED, both_estimands, usa
 from theatre.engine.bundle_check.audit_trail import AuditTrail
 from theatre.engine.bundle_check.baselines import CountedEvidence
 from theatre.engine.bundle_check.batches import CallFacts
-from theatre.engine.bundle_check.calls import require_adapter
+from theatre.engine.bundle_check.calls import sources_of
 from theatre.engine.bundle_check.evidence import Evidence
 from theatre.engine.bundle_check.folder import (
     AGGREGATE,
@@ -385,7 +385,7 @@ def _adapters(
         named = trail.detail("activated", "adapters", hop.construct_id)
         seen = calls.adapters.get(hop.construct_id, named)
         try:
-            require_adapter(plan, hop, seen)
+            sources_of(plan, hop, seen)
         except DefectError as defect:
             ledger.wrong(CheckId.AUDIT_CHAIN, f"activated with {defect.expected}", defect.actual)
         adapters[hop.construct_id] = None if isinstance(seen, Nothing) else seen

@@ -6,8 +6,8 @@ Source: docs/contract/evidence.md §7.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from theatre.engine.bundle_check.batches import STATUSES, Recorded
 from theatre.engine.bundle_check.calls import OUTPUT_SPEC, CallChecker, CallPlace, Drawn
@@ -73,8 +73,7 @@ _MEMBERS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SentInput:
+class SentInput(NamedTuple):
     """The input that a chain must have got, and whether it could be sent at all."""
 
     value: JsonValue
@@ -253,7 +252,7 @@ class RecordChecker:
             return None
         if self._plan.repeats > 1:
             return self._repeats(record, episode, sent)
-        if status != InvocationStatus.SUCCESS.value:
+        if status != InvocationStatus.SUCCESS:
             return EpisodeAnswer(status=InvocationStatus(status), hops={}, sent=sent.value)
         answering = self._plan.hops if self._runner is None else self._plan.hops[:1]
         constructs = [hop.construct_id for hop in answering]
@@ -417,8 +416,9 @@ class RecordChecker:
             place = CallPlace(episode=episode, hop=number, repeat=repeat, sendable=sent.sendable)
             if number >= len(calls):
                 raise DefectError(f"a call of hop {number}, repeat {repeat}", "none")
-            later: JsonObject = {"episode": sent.value, "upstream": {**outputs}}
-            data = later if number else sent.value
+            data = sent.value
+            if number:
+                data = {"episode": sent.value, "upstream": {**outputs}}
             try:
                 output = self._calls.check(calls[number], place, data)
             except DefectError as defect:

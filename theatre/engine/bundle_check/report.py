@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json, json_type
 from theatre.engine.clock import parse_rfc3339
@@ -55,17 +55,15 @@ class Difference:
 
 def at(value: JsonValue | Nothing, *keys: str | int) -> JsonValue | Nothing:
     """Return what lies below `value` at member names and array indices, or NOTHING."""
-    current = value
-    for key in keys:
-        if isinstance(key, str):
-            if not isinstance(current, dict) or key not in current:
+    current: Any = value
+    try:
+        for key in keys:
+            if isinstance(current, str):  # of which an index would find a character
                 return NOTHING
             current = current[key]
-        else:
-            if not isinstance(current, list) or not -len(current) <= key < len(current):
-                return NOTHING
-            current = current[key]
-    return current
+    except (KeyError, IndexError, TypeError):
+        return NOTHING
+    return cast("JsonValue", current)
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
@@ -73,34 +71,26 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 def same_json(one: JsonValue | Nothing, other: JsonValue | Nothing) -> bool:
     """Return whether two values are the same JSON value; NOTHING is the same as nothing at all."""
+    kind = type(one)
+    if kind is type(other) and kind in _SCALARS:
+        return one == other
     if isinstance(one, dict):
         return (
             isinstance(other, dict)
             and one.keys() == other.keys()
-            and all(same_json(item, other[key]) for key, item in one.items())
+            and all(map(same_json, one.values(), map(other.__getitem__, one)))
         )
     if isinstance(one, list):
         return (
-            isinstance(other, list)
-            and len(one) == len(other)
-            and all(same_json(left, right) for left, right in zip(one, other, strict=True))
+            isinstance(other, list) and len(one) == len(other) and all(map(same_json, one, other))
         )
-    if isinstance(one, Nothing) or isinstance(other, Nothing):
-        return False
-    if is_number(one) and is_number(other):
-        return one == other
-    return type(one) is type(other) and one == other
+    return is_number(one) and is_number(other) and one == other
 
 
 def first_difference(
     expected: JsonValue | Nothing, actual: JsonValue | Nothing
 ) -> Difference | None:
     """Return the first place at which `actual` is not `expected`; None where they are the same."""
-    if type(expected) is type(actual) and type(expected) in _SCALARS and expected == actual:
-        return None
-    # Equal texts are equal values, and soon compared; others may be equal all the same (1, 1.0).
-    if expected is not NOTHING and repr(expected) == repr(actual):
-        return None
     if same_json(expected, actual):
         return None
     keys: Iterable[str | int] = ()
@@ -388,7 +378,7 @@ class Cause:
     unavailable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Noting:
     """Notes the defect that ends its block; what is behind the block is still computed."""
 

@@ -12,9 +12,10 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias, cast
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -51,8 +52,7 @@ MAX_EXACT = 1000
 Z_95 = 1.6448536269514722
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeAnswer:
+class EpisodeAnswer(NamedTuple):
     """A recorded answer: its status and, on success, the output of each hop in call order.
 
     `judgements` has the recorded exchanges of each criterion that a judge was asked about, `sent`
@@ -63,7 +63,7 @@ class EpisodeAnswer:
 
     status: InvocationStatus
     hops: Mapping[str, JsonObject]
-    judgements: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
+    judgements: Mapping[str, Sequence[JsonObject]] = MappingProxyType({})
     sent: JsonValue = None
     judge_seed: str = ""
     repeats: tuple[EpisodeAnswer, ...] = ()
