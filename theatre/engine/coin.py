@@ -88,15 +88,18 @@ class Coin:
         """
         # Not `hmac.digest`: it lets go of the interpreter each time, and another program's
         # threads, a harness's, would be waited for at every draw.
-        keyed = _keyed(self.secret, run_nonce).copy()
-        keyed.update(canonical_bytes([purpose.value, commitment_hash, *parts]))
-        return keyed.digest()
+        inner, outer = (hasher.copy() for hasher in _keyed(self.secret, run_nonce))
+        inner.update(canonical_bytes([purpose.value, commitment_hash, *parts]))
+        outer.update(inner.digest())
+        return outer.digest()
 
 
 @lru_cache(maxsize=8)
-def _keyed(secret: bytes, run_nonce: bytes) -> hmac.HMAC:
-    """Return what the draws of one run begin with; to be copied, not updated."""
-    return hmac.new(hmac.digest(secret, run_nonce, hashlib.sha256), digestmod=hashlib.sha256)
+def _keyed(secret: bytes, run_nonce: bytes) -> tuple[hashlib._Hash, hashlib._Hash]:
+    """Return what the draws of one run begin with (RFC 2104, 2); to be copied, not updated."""
+    key = hmac.digest(secret, run_nonce, hashlib.sha256).ljust(hashlib.sha256().block_size, b"\0")
+    inner, outer = (bytes(byte ^ pad for byte in key) for pad in (0x36, 0x5C))
+    return hashlib.sha256(inner), hashlib.sha256(outer)
 
 
 @dataclass(frozen=True, slots=True)

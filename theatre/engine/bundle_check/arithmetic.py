@@ -877,8 +877,8 @@ def is_beyond(
 
 def is_held_out(commitment_hash: str, episode_id: str, split: Fraction) -> bool:
     """Return whether the commitment hash draws an episode into the holdout."""
-    digest = hashlib.sha256(f"{commitment_hash}:{episode_id}".encode()).hexdigest()
-    return int(digest[:16], 16) * split.denominator < split.numerator * 2**64
+    digest = hashlib.sha256(f"{commitment_hash}:{episode_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") * split.denominator < split.numerator * 2**64
 
 
 def wilson(right: int, number: int) -> tuple[float, float]:

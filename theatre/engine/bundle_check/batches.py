@@ -11,7 +11,6 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import NamedTuple, cast
@@ -71,11 +70,13 @@ class Recorded:
         calls = document.get("calls")
         self.calls: list[JsonValue] = calls if isinstance(calls, list) else []
         """All calls in order; none where the record holds no array of them."""
-        by_repeat = groupby(self.calls, lambda call: at(call, "repeat"))
-        self.rounds: list[list[JsonValue]] = [[*calls] for _, calls in by_repeat]
-        """The calls of each round, in order."""
         self.first = [call for call in self.calls if _is_of(call, FIRST)]
-        self.repeated = [call for call in self.calls if _is_of(call, SECOND)]
+        self.rounds, self.repeated = [self.calls], list[JsonValue]()
+        """The calls of each round, in order; and those of the second one."""
+        if not 0 < len(self.first) == len(self.calls):
+            by_repeat = groupby(self.calls, lambda call: at(call, "repeat"))
+            self.rounds = [[*calls] for _, calls in by_repeat]
+            self.repeated = [call for call in self.calls if _is_of(call, SECOND)]
         self.answering = self._answering()
         """The call whose answer is the episode's: the last one of its round."""
         self.status = ended(self.answering)
@@ -194,12 +195,15 @@ class CallFacts:
                 self.rehearsal |= is_mock(adapter)
                 if isinstance(construct, str):
                     self.adapters[construct] = adapter
-            # What has another form is said of the record itself.
-            with suppress(KeyError, TypeError):
+            try:
                 taken = taken_by(cast("JsonObject", call))
-                self.taken += [] if taken is None else [taken]
+            except (KeyError, TypeError):  # what has another form is said of the record itself
+                taken = None
+            if taken is not None:
+                self.taken.append(taken)
             source = at(call, "version_source")
-            self.sources |= {source} if isinstance(source, str) and source in SOURCES else set()
+            if isinstance(source, str) and source in SOURCES:
+                self.sources.add(source)
 
 
 class RecordItem(NamedTuple):

@@ -64,7 +64,9 @@ def _write(value: object, parts: list[str]) -> None:
         parts.append("]" if value else "[]")
     elif isinstance(value, float):
         parts.append(ecmascript(value))
-    else:  # whole numbers, true, false, null
+    elif value is None:
+        parts.append("null")
+    else:  # whole numbers, true, false
         parts.append(_PLAIN.encode(value))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from theatre.engine.bundle_check.batches import STATUSES, Recorded
@@ -171,7 +172,8 @@ class SanitisingCheck:
     def _compare(
         self, where: str, what: str, expected: JsonValue | Nothing, seen: JsonValue | Nothing
     ) -> None:
-        self._ledger.compare(CheckId.SANITISED_INPUT, f"{where}: {what}", expected, seen)
+        if not same_json(expected, seen):
+            self._ledger.compare(CheckId.SANITISED_INPUT, f"{where}: {what}", expected, seen)
 
 
 def _episode_input(call: JsonValue | Nothing) -> JsonValue | Nothing:
@@ -431,7 +433,7 @@ class RecordChecker:
 
     def _check_versions(self, record: Recorded, where: str) -> None:
         """Let an accepted answer report the pin, and a mismatch report anything."""
-        pinned = [pair for made in record.rounds for pair in self._list_pinned(made)]
+        pinned = list(chain.from_iterable(map(self._list_pinned, record.rounds)))
         if not pinned or len(pinned) != len(record.calls):
             expected = f"{where}: calls of the chain with a version each"
             self._ledger.wrong(CheckId.VERSION_PINS, expected, render(at(record.document, "calls")))
@@ -442,7 +444,7 @@ class RecordChecker:
                 self._ledger.wrong(CheckId.VERSION_PINS, expected, render(attempts))
                 continue
             for attempt in attempts:
-                self._check_version(attempt, hop.version, f"{where}: construct_version")
+                self._check_version(attempt, hop.version, where)
 
     def _list_pinned(self, calls: Sequence[JsonValue]) -> list[tuple[JsonValue, CommittedHop]]:
         """Return each call with the construct of its place; of a play, that which it names."""
@@ -455,11 +457,12 @@ class RecordChecker:
             if same_json(at(call, "hop"), number)
         ]
 
-    def _check_version(self, attempt: JsonValue, pin: str, what: str) -> None:
+    def _check_version(self, attempt: JsonValue, pin: str, where: str) -> None:
         reason, reported = at(attempt, "reason"), at(attempt, "response", "construct_version")
         # Another version may answer better than the one that is certified.
-        if reason in (None, OUTPUT_SPEC) and reported != pin:
-            self._ledger.wrong(CheckId.VERSION_PINS, f"{what} {pin} (pinned)", render(reported))
+        if reported != pin and reason in (None, OUTPUT_SPEC):
+            expected = f"{where}: construct_version {pin} (pinned)"
+            self._ledger.wrong(CheckId.VERSION_PINS, expected, render(reported))
         if reason == "version-mismatch" and not isinstance(reported, str):
-            expected = f"{what} as reported, as the reason says"
+            expected = f"{where}: construct_version as reported, as the reason says"
             self._ledger.wrong(CheckId.VERSION_PINS, expected, render(reported))
