@@ -125,7 +125,7 @@ class CallChecker:
         self._answers = answers
         self._theatre_id = theatre_id
         self._draws = draws
-        self._adapters = adapters
+        self._named = [at(adapters, hop.construct_id) for hop in plan.hops]
         self._shapes = [OutputShape(hop.output_spec, registry) for hop in plan.hops]
         self._sources: dict[int, tuple[str, ...]] = {}
         """Hop → who may say which version answered there, once its adapter was checked."""
@@ -142,14 +142,14 @@ class CallChecker:
         require_same("hop", place.hop, known["hop"])
         require_same("repeat", place.repeat, known["repeat"])
         require_same("construct_id", hop.construct_id, known["construct_id"])
-        named = at(self._adapters, hop.construct_id)
         # One construct for the whole run: another adapter may lead to another program.
-        require_same("the adapter that the trail names", named, adapter)
+        require_same("the adapter that the trail names", self._named[place.hop], adapter)
         if place.hop not in self._sources:
             self._sources[place.hop] = sources_of(self._plan, hop, adapter)
         sources = self._sources[place.hop]
         if known["version_source"] not in sources:
-            words = f"version_source {' or '.join(sources)} with {render(adapter)}"
+            name = str(adapter).partition("@")[0]
+            words = f"version_source {' or '.join(sources)} with {name}"
             raise DefectError(words, render(known["version_source"]))
         committed = CommittedCall(
             invocation_id=self._draws.invocation_id(

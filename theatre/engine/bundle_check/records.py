@@ -218,6 +218,7 @@ class RecordChecker:
         self._scorers = scorers
         self._gold = truth.gold
         self._runner = installed.runners.get(plan.episode_runner)
+        self._constructs = [hop.construct_id for hop in plan.hops]
         self.other_runner: Cause | None = None
         """Why the installed runner is not the one that episodes were played with."""
 
@@ -256,15 +257,12 @@ class RecordChecker:
             return self._repeats(record, episode, sent)
         if status != InvocationStatus.SUCCESS:
             return EpisodeAnswer(status=InvocationStatus(status), hops={}, sent=sent.value)
-        answering = self._plan.hops if self._runner is None else self._plan.hops[:1]
-        constructs = [hop.construct_id for hop in answering]
-        outputs = record.outputs
-        if len(outputs) != len(constructs):
+        constructs = self._constructs if self._runner is None else self._constructs[:1]
+        if len(record.outputs) != len(constructs):
             return None
-        hops = dict(zip(constructs, outputs, strict=True))
         return EpisodeAnswer(
             status=InvocationStatus.SUCCESS,
-            hops=hops,
+            hops=dict(zip(constructs, record.outputs, strict=True)),
             judgements=record.judgements(),
             sent=sent.value,
             judge_seed=self._judge_seed(record.document, episode),
@@ -280,8 +278,7 @@ class RecordChecker:
         self, record: Recorded, episode: GroundTruthEpisode, sent: SentInput
     ) -> EpisodeAnswer | None:
         """Return the answer with those of all repeats; None where one cannot be read."""
-        constructs = [hop.construct_id for hop in self._plan.hops]
-        repeats = []
+        constructs, repeats = self._constructs, []
         for repeat in range(self._plan.repeats):
             found = record.round(repeat)
             if found is None or (found[0] == "success" and len(found[1]) != len(constructs)):

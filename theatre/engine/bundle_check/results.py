@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import floor
 from typing import cast
 
 from theatre.engine.bundle_check.batches import BatchIndex, CallFacts, RecordItem, stored_records
@@ -185,7 +186,7 @@ class _EpisodePass:
     def run(self) -> RunEvidence:
         total, progress = self._ground_truth.total, self._evidence.progress
         failures, threshold = 0, self._plan.failure_threshold
-        most_failures = None if threshold is None else threshold * total * self._plan.repeats
+        most_failures = None if threshold is None else floor(threshold * total * self._plan.repeats)
         lines = ScoreLines(self._evidence)
         read = 0
         for episode in episodes(self._evidence.folder, self._ledger):
@@ -328,13 +329,16 @@ class ScoreLines:
         Without any `outcomes` nothing is known of it. Return the stored line.
         """
         self._number += 1
-        where, raw = f"{PER_EPISODE} line {self._number}", None
+        raw = None
         with self._ledger.noting(CheckId.SCORES):
             raw = next(self._raw, None)
+        if raw is not None and raw == line:
+            return raw
+        where = f"{PER_EPISODE} line {self._number}"
         if raw is None:
             for check in _OF_LINES:
                 self._ledger.wrong(check, f"{where} for episode {episode.seq}", "none")
-        elif line is None or raw != line:
+        else:
             with self._ledger.noting(*_OF_LINES):
                 self._compare(raw, where, episode, outcomes, line)
         return raw
