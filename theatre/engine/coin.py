@@ -88,7 +88,8 @@ class Coin:
         """
         # Not `hmac.digest`: it lets go of the interpreter each time, and another program's
         # threads, a harness's, would be waited for at every draw.
-        inner, outer = (hasher.copy() for hasher in _keyed(self.secret, run_nonce))
+        keyed = _keyed(self.secret, run_nonce)
+        inner, outer = keyed[0].copy(), keyed[1].copy()
         inner.update(canonical_bytes([purpose.value, commitment_hash, *parts]))
         outer.update(inner.digest())
         return outer.digest()

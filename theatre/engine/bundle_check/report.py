@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Any, Final, TypeGuard, cast
+from typing import Any, Final, TypeGuard
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json, json_type
 from theatre.engine.clock import parse_rfc3339
@@ -63,7 +63,8 @@ def at(value: JsonValue | Nothing, *keys: str | int) -> JsonValue | Nothing:
             current = current[key]
     except (KeyError, IndexError, TypeError):
         return NOTHING
-    return cast("JsonValue", current)
+    found: JsonValue = current
+    return found
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
