@@ -27,6 +27,7 @@ _FIRST_WITH_EXPONENT = 1e21
 """ECMAScript writes whole numbers from here on as 1e+21, below as plain digits."""
 
 _LONGEST_READ_TWICE = 64 * 1024
+_FIRST_NAMES = 256
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 
@@ -70,9 +71,9 @@ def read_canonical(data: bytes, *, max_depth: int = MAX_DEPTH) -> JsonValue | No
     very bytes has every key once, and no number or text that the bytes do not say. NOT_CANONICAL
     says nothing about them but that the strict parser must decide.
     """
-    # Most other spellings have a space here: they cost no second look. Nor does a long document,
-    # which a stranger may have made to be read twice.
-    is_likely = len(data) <= _LONGEST_READ_TWICE and b'": ' not in data
+    # Most other spellings have a space early on: they cost no second look. Nor does a long
+    # document, which a stranger may have made to be read twice.
+    is_likely = len(data) <= _LONGEST_READ_TWICE and b'": ' not in data[:_FIRST_NAMES]
     value = fast_canonical_value(data) if is_likely else NotCanonical.NOT_CANONICAL
     if not isinstance(value, NotCanonical):
         _refuse_deep_nesting(data, max_depth)

@@ -29,8 +29,8 @@ _FIRST_SURROGATE = "\ud800"
 # From here on, up to numbers that are all whole, orjson writes no exponent, nor does ECMAScript.
 _FIRST_PLAIN = 1e-5
 _LAST_WHOLE = float(MAX_SAFE_INTEGER)
-_MANY_DIGITS = b"0" * 16
-_AS_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
+_SIGN_AND_DIGITS = b"-0123456789"
+_AS_COMMA_AND_E = bytes.maketrans(b"[.", b",e")
 _ALIKE = frozenset({str, int, bool, type(None)})
 """What orjson spells as RFC 8785 does, or refuses: unsafe integers and lone surrogates."""
 
@@ -43,11 +43,15 @@ def fast_canonical_bytes(value: object) -> bytes | None:
     return _write_fast(value) if IS_TRUSTED else None
 
 
+def _dumps(value: object) -> bytes:
+    return orjson.dumps(value, None, orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+
+
 def _write_fast(value: object) -> bytes | None:
     kind = type(value)
     try:
         spelt = value if kind in _ALIKE else _SPELLING[kind](value)
-        return orjson.dumps(spelt, None, orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+        return _dumps(spelt)
     except (KeyError, AttributeError, TypeError, ValueError, RecursionError):
         return None
 
@@ -60,16 +64,26 @@ class NotCanonical(Enum):
 
 def fast_canonical_value(data: bytes) -> JsonValue | NotCanonical:
     """Return the value whose quick form `data` is, a line feed behind it or not."""
-    # A number of so many digits may be a whole one beyond 2^53, which the strict parser refuses.
-    # Looked for as one text: a regular expression takes half of a record's reading, for its hashes.
-    if not IS_TRUSTED or _MANY_DIGITS in data.translate(_AS_ZERO):
+    if not IS_TRUSTED:
         return NotCanonical.NOT_CANONICAL
     try:
         value: JsonValue = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        form = _dumps(value)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return NotCanonical.NOT_CANONICAL
-    is_form = _write_fast(value) == data.removesuffix(b"\n")
-    return value if is_form else NotCanonical.NOT_CANONICAL
+    if form != data.removesuffix(b"\n") or not (_is_plain(form) or _write_fast(value) == form):
+        return NotCanonical.NOT_CANONICAL
+    return value
+
+
+def _is_plain(form: bytes) -> bool:
+    """Return whether all members have ASCII names, and all numbers are integers.
+
+    Then what orjson writes of what it has read is RFC 8785. A fraction or an exponent stands behind
+    a member's name, a comma, a bracket, or nothing, with no more than a sign and digits between.
+    """
+    bare = form.translate(_AS_COMMA_AND_E, _SIGN_AND_DIGITS)
+    return form.isascii() and not (bare.startswith(b"e") or b",e" in bare or b'":e' in bare)
 
 
 # A type that `_SPELLING` does not have, a subclass of one that it has included, is a KeyError. So
@@ -124,6 +138,7 @@ IS_TRUSTED: Final = (
     _write_fast(None) is not None
     and all(_write_fast(value) in (None, form.encode()) for value, form in WRITTEN)
     and all(_write_fast(value) is None for _, value in REFUSED)
+    and not any(type(value) is float and _is_plain(_dumps(value)) for value, _ in WRITTEN)
 )
 """Whether there is an orjson that writes each value at a border as RFC 8785 does, or refuses it."""
 
