@@ -268,6 +268,17 @@ def test_full_marks_everywhere_give_a_composite_of_exactly_one(weights: list[flo
     assert aggregator.finish()["composite_score"] == 1
 
 
+def test_results_are_counted_however_many_of_them_differ() -> None:
+    nanos = [NANO * (seq % 300) // 299 for seq in range(1, 5_002)]
+    episodes = tuple(episode(seq, {"a": Scored(nano)}) for seq, nano in enumerate(nanos, start=1))
+    _, aggregate = Run(weights={"a": 1}, split=0.5, episodes=episodes).aggregate()
+    counts: Any = aggregate["score_counts"]
+    split: Any = aggregate["holdout_scores"]
+    assert aggregate["scores"] == {"a": nine_places(Fraction(sum(nanos), len(nanos) * NANO))}
+    assert counts["a"]["scored"] == len(nanos)
+    assert split["train"]["episodes"] + split["holdout"]["episodes"] == len(nanos)
+
+
 def test_a_line_shows_a_failure_as_0_and_every_other_gap_as_null() -> None:
     run = Run(
         weights=dict.fromkeys(["z", "a"], 5),

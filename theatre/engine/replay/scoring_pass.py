@@ -6,7 +6,8 @@ Memory does not grow with the number of episodes.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Draws
@@ -28,7 +29,6 @@ from theatre.engine.replay.context import (
     EpisodePair,
     RunJournal,
     failure_stop,
-    pair_in_order,
     run_in_thread,
 )
 from theatre.engine.replay.recording import input_sent
@@ -42,6 +42,7 @@ from theatre.engine.scoring import (
     BaselineScores,
     DataAudit,
     DrawnEpisodes,
+    FailureStop,
     RepeatScores,
     ScoredEpisode,
     TheatreScoringProvider,
@@ -192,24 +193,26 @@ class ScoringPass:
             stop = failure_stop(self._template, total)
 
             def write(pairs: Sequence[EpisodePair]) -> None:
-                for episode, result in pairs:
-                    record = None if result is None else result.record.line
-                    if result is not None:
-                        records.write(result.seq, result.record.line)
-                    counted = None if stop.stopped else _require_present(episode, result)
-                    line = aggregator.add(self._score_episode(episode, counted))
-                    lines.write(line)
-                    self._root.add(episode, record, line)
-                    if counted is None:
-                        facts.discarded += result is not None
-                        continue
-                    facts.note(counted.facts)
-                    for listen in self._listeners:
-                        listen(episode, counted)
-                    stop.count(counted.failures)
+                # Step after step, each for all of these pairs: it takes half of what all steps for
+                # pair after pair take, which push each other out of the processor's caches.
+                counted = [(episode, _counted(stop, episode, result)) for episode, result in pairs]
+                recorded = [result for _, result in pairs if result is not None]
+                for one in recorded:
+                    records.write(one.seq, one.record.line)
+                shown = [aggregator.add(self._score_episode(*pair)) for pair in counted]
+                lines.write(b"".join(shown))
+                for (episode, result), line in zip(pairs, shown, strict=True):
+                    self._root.add(episode, None if result is None else result.record.line, line)
+                found = [(episode, result) for episode, result in counted if result is not None]
+                facts.discarded += len(recorded) - len(found)
+                for _, one in found:
+                    facts.note(one.facts)
+                for listen in self._listeners:
+                    for pair in found:
+                        listen(*pair)
 
-            paired = pair_in_order(read_episodes(dataset.lines()), batches.results(journal))
-            async for pairs in _in_groups(paired):
+            episodes, results = read_episodes(dataset.lines()), batches.results(journal)
+            async for pairs in _in_groups(episodes, results):
                 await run_in_thread(write, pairs)
             # Both become durable: that waits for the disk, too.
             await run_in_thread(stack.close)
@@ -230,19 +233,28 @@ class ScoringPass:
         )
 
 
-def _require_present(episode: GroundTruthEpisode, result: EpisodeResult | None) -> EpisodeResult:
+def _counted(
+    stop: FailureStop, episode: GroundTruthEpisode, result: EpisodeResult | None
+) -> EpisodeResult | None:
+    """Return a result that counts, and count it; None behind the end of the run."""
+    if stop.stopped:
+        return None
     if result is None:
         raise JournalError(
             f"expected episode {episode.seq} in the journal before settling, got none"
         )
+    stop.count(result.failures)
     return result
 
 
-async def _in_groups(paired: AsyncIterator[EpisodePair]) -> AsyncIterator[list[EpisodePair]]:
-    group: list[EpisodePair] = []
-    async for pair in paired:
-        group.append(pair)
-        if len(group) == _PAIRS_AT_A_TIME:
-            yield group
-            group = []
-    yield group
+async def _in_groups(
+    episodes: Iterator[GroundTruthEpisode], results: AsyncIterator[EpisodeResult]
+) -> AsyncIterator[list[EpisodePair]]:
+    """Yield every episode of the dataset with the result recorded before, or None."""
+    result = await anext(results, None)
+    while group := list(islice(episodes, _PAIRS_AT_A_TIME)):
+        found = {}
+        while result is not None and result.seq <= group[-1].seq:
+            found[result.seq] = result
+            result = await anext(results, None)
+        yield [(episode, found.get(episode.seq)) for episode in group]

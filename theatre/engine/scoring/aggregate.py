@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line
 from theatre.engine.coin import Draws
@@ -51,6 +52,8 @@ from theatre.engine.scoring.tallies import COMPOSITE, EpisodeGroup, ResampledUni
 
 _GAPS = ("missing", "excluded", "declined", "unscored")
 _MIN_UNITS = 2
+_MOST_UNCOUNTED = 256
+"""So many rows of results that differ wait to be counted: most runs have fewer in all."""
 _NOT_HASHED = frozenset({"results_hash", "score_intervals"})
 _COUNTED = ("scored", "missing", "not_applicable", "declined", "unscored")
 
@@ -90,6 +93,8 @@ class Aggregator:
         self._calibration = None if calibrated is None else CalibrationTally(calibrated)
         self._repeats = None if provider.repeats == 1 else RepeatTally(weights, provider.repeats)
         self._outcomes: Counter[str] = Counter()
+        self._uncounted: Counter[tuple[bool, tuple[CriterionResult, ...]]] = Counter()
+        """Whether held out, and results → how often they came and are in no sum yet."""
         self._units = ResampledUnits(provider.criteria)
         self._ratings = provider.ratings
         drawn = max((rating.items for rating in provider.ratings), default=0)
@@ -105,14 +110,15 @@ class Aggregator:
         self._outcomes[_count_name(episode)] += 1
         # What was not run is in no mean, no rate and no interval: a total of its own says it.
         if episode.outcome is not EpisodeOutcome.NOT_RUN:
-            self._all.add(episode.scores)
+            results = tuple(map(episode.scores.__getitem__, self._shares))
+            self._uncounted[held_out, results] += 1
+            if len(self._uncounted) == _MOST_UNCOUNTED:
+                self._count()
             row = self._units.add(episode.scores, episode.cluster_key)
             if episode.outcome is EpisodeOutcome.SCORED:
                 self._draw.add(episode.episode_id, row)
                 if self._ratings:
                     self._answered.append(row)
-            if self._split is not None:
-                self._split.add(episode.scores, held_out=held_out)
             if self._calibration is not None:
                 self._calibration.add(episode.scores, episode.probability)
             if self._repeats is not None and episode.repeats is not None:
@@ -120,6 +126,15 @@ class Aggregator:
         line = self._line(episode, held_out=held_out)
         self._hasher.update(line)
         return line
+
+    def _count(self) -> None:
+        """Add up what came so far: results that came again and again once."""
+        for (held_out, results), times in self._uncounted.items():
+            scores = dict(zip(self._shares, results, strict=True))
+            self._all.add(scores, times)
+            if self._split is not None:
+                self._split.add(scores, times, held_out=held_out)
+        self._uncounted.clear()
 
     def _line(self, episode: ScoredEpisode, *, held_out: bool) -> bytes:
         """Return the canonical line of one episode: a failure shows as 0, every other gap as null.
@@ -148,7 +163,7 @@ class Aggregator:
                     criterion: None if nano is None else nano_to_number(nano)
                     for criterion, nano in shown.items()
                 },
-                "composite": rounded_number(Fraction(weighted, shares * NANO)) if shares else None,
+                "composite": _mean(weighted, shares * NANO) if shares else None,
                 "holdout": held_out,
                 **repeats,
             }
@@ -191,6 +206,7 @@ class Aggregator:
                 if rating.in_aggregate
             ]
         )
+        self._count()
         aggregate = self._aggregate() | ({"computed": computed} if computed else {})
         hashed = {key: value for key, value in aggregate.items() if key not in _NOT_HASHED}
         self._hasher.update(canonical_bytes(hashed))
@@ -332,6 +348,11 @@ class Aggregator:
         if tally.graded or self._units.clustered:
             return self._units.criterion_interval(column, seed=self._commitment_hash)
         return wilson_interval(tally.ones, counted)
+
+
+@lru_cache(maxsize=_MOST_UNCOUNTED)
+def _mean(total: int, units: int) -> float:
+    return rounded_number(Fraction(total, units))
 
 
 def _count_name(episode: ScoredEpisode) -> str:

@@ -51,18 +51,18 @@ class JointMoments:
         criteria = [plan.criterion_id for plan in plans]
         return cls({pair: Counter() for pair in combinations_with_replacement(criteria, 2)})
 
-    def add(self, scores: Mapping[str, CriterionResult]) -> None:
-        """Take one episode that was run: a failure counts as 0, any other gap not at all."""
+    def add(self, scores: Mapping[str, CriterionResult], times: int = 1) -> None:
+        """Take so many episodes with the same results: a failure is 0, any other gap nothing."""
         counted = {
             criterion: result.nano if isinstance(result, Scored) else 0
             for criterion, result in scores.items()
             if isinstance(result, Scored) or result is Verdict.MISSING
         }
-        self.episodes += bool(counted)
+        self.episodes += times * bool(counted)
         for (one, other), sums in self.pairs.items():
             if one in counted and other in counted:
-                first, second = counted[one], counted[other]
-                sums.update(count=1, first=first, second=second, product=first * second)
+                first, second = times * counted[one], counted[other]
+                sums.update(count=times, first=first, second=times * second, product=first * second)
 
     def plus(self, other: JointMoments) -> JointMoments:
         """Return the moments of both parts together."""
@@ -171,10 +171,10 @@ class SplitScores:
         self._train = EpisodeGroup(plans), JointMoments.of(plans)
         self._holdout = EpisodeGroup(plans), JointMoments.of(plans)
 
-    def add(self, scores: Mapping[str, CriterionResult], *, held_out: bool) -> None:
-        """Count one episode that was run in its part."""
+    def add(self, scores: Mapping[str, CriterionResult], times: int = 1, *, held_out: bool) -> None:
+        """Count so many episodes that were run, with the same results, in their part."""
         for sums in self._holdout if held_out else self._train:
-            sums.add(scores)
+            sums.add(scores, times)
 
     def as_document(self) -> JsonObject:
         """Return the member `holdout_scores` of the aggregate."""

@@ -16,12 +16,20 @@ import numpy as np
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import CriterionResult, Scored, Verdict
 from theatre.engine.scoring.arithmetic import NANO, rounded_or_none, undefined_interval
-from theatre.engine.scoring.bootstrap import Floats, Sample, mean_influences, resampled_interval
+from theatre.engine.scoring.bootstrap import (
+    Floats,
+    Integers,
+    Sample,
+    mean_influences,
+    resampled_interval,
+)
 from theatre.engine.scoring.provider import CriterionPlan
 from theatre.engine.scoring.ratings import NO_HUMAN_PARTS, HumanParts
 
 COMPOSITE = "composite_score"
 """The composite's key among the criteria; no criterion may have this name."""
+
+_MISSING = Verdict.MISSING
 
 
 @dataclass(slots=True)
@@ -33,15 +41,15 @@ class CriterionTally:
     graded: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
-    def add(self, result: CriterionResult) -> None:
-        """Count one result."""
+    def add(self, result: CriterionResult, times: int = 1) -> None:
+        """Count a result that came so many times."""
         if isinstance(result, Verdict):
-            self.counts[result.value] += 1
+            self.counts[result.value] += times
             return
-        self.counts["scored"] += 1
-        self.nano_sum += result.nano
-        self.ones += result.nano == NANO
-        self.graded += result.nano not in {0, NANO}
+        self.counts["scored"] += times
+        self.nano_sum += times * result.nano
+        self.ones += times * (result.nano == NANO)
+        self.graded += times * (result.nano not in {0, NANO})
 
     def mean_over(self, *counted: str) -> Fraction | None:
         """Return the mean in units of 1 over the named kinds, a gap counting as 0."""
@@ -71,11 +79,11 @@ class EpisodeGroup:
         self.episodes = 0
         self.tallies = {plan.criterion_id: CriterionTally() for plan in plans}
 
-    def add(self, scores: Mapping[str, CriterionResult]) -> None:
-        """Count one episode that was run."""
-        self.episodes += 1
+    def add(self, scores: Mapping[str, CriterionResult], times: int = 1) -> None:
+        """Count so many episodes that were run, with the same results."""
+        self.episodes += times
         for criterion, tally in self.tallies.items():
-            tally.add(scores[criterion])
+            tally.add(scores[criterion], times)
 
     def means(self, *counted: str, human: HumanParts = NO_HUMAN_PARTS) -> dict[str, JsonValue]:
         """Return each criterion's mean over the named kinds, to nine places; null without any.
@@ -116,8 +124,9 @@ class ResampledUnits:
 
     def __init__(self, plans: Sequence[CriterionPlan]) -> None:
         self._plans = plans
-        self._sums = [array("q") for _ in plans]
-        self._counts = [array("q") for _ in plans]
+        self._width = 2 * len(plans)
+        self._cells = array("q")
+        """Of each unit the sum and the count of the first criterion, then of the next ones."""
         self._row_of_cluster: dict[str, int] = {}
 
     @property
@@ -128,33 +137,42 @@ class ResampledUnits:
     @property
     def rows(self) -> int:
         """Return the number of units."""
-        return len(self._counts[0])
+        return len(self._cells) // self._width
 
     def add(self, scores: Mapping[str, CriterionResult], cluster_key: str | None) -> int:
         """Take the results of one episode that was run; return the row of its unit."""
-        row = self.rows
-        if cluster_key is not None:
-            row = self._row_of_cluster.setdefault(cluster_key, row)
-        if row == self.rows:
-            for cells in (*self._sums, *self._counts):
-                cells.append(0)
-        for column, plan in enumerate(self._plans):
+        cells: list[int] = []
+        for plan in self._plans:
             result = scores[plan.criterion_id]
-            if isinstance(result, Scored):
-                self._sums[column][row] += result.nano
-            self._counts[column][row] += isinstance(result, Scored) or result is Verdict.MISSING
+            cells += (result.nano, 1) if isinstance(result, Scored) else (0, result is _MISSING)
+        row = end = self.rows
+        if cluster_key is not None:
+            row = self._row_of_cluster.setdefault(cluster_key, end)
+        if row == end:
+            self._cells.extend(cells)
+        else:
+            for at, cell in enumerate(cells, row * self._width):
+                self._cells[at] += cell
         return row
 
     def means(self, column: int, rows: Iterable[int]) -> dict[int, float]:
         """Return the score of each of these units that has one on a criterion, from 0 to 1."""
-        sums, counts = self._sums[column], self._counts[column]
+        sums, counts = (cells.tolist() for cells in self.column(column))
         return {row: sums[row] / (counts[row] * NANO) for row in rows if counts[row]}
 
     def influences(self, column: int) -> Floats | None:
         """Return what each unit adds to one criterion's mean; None below two units."""
-        sums = np.array(self._sums[column], dtype=np.float64)
-        added = mean_influences(sums, np.array(self._counts[column], dtype=np.float64))
+        added = mean_influences(*(cells.astype(np.float64) for cells in self.column(column)))
         return None if added is None else added / NANO
+
+    def column(self, column: int) -> tuple[Integers, Integers]:
+        """Return the sum in billionths and the count of each unit on one criterion."""
+        sums, counts = self._sums_and_counts()
+        return sums[:, column], counts[:, column]
+
+    def _sums_and_counts(self) -> tuple[Integers, Integers]:
+        cells = np.frombuffer(self._cells, dtype=np.int64).reshape(-1, self._width)
+        return cells[:, ::2], cells[:, 1::2]
 
     def criterion_interval(self, column: int, *, seed: str) -> JsonObject:
         """Return the resampled interval of one criterion's mean."""
@@ -162,14 +180,16 @@ class ResampledUnits:
 
     def composite_interval(self, *, seed: str) -> JsonObject:
         """Return the interval of the composite: whole units are drawn, criteria stay together."""
-        if any(not any(counts) for counts in self._counts):
+        if not self._sums_and_counts()[1].any(axis=0).all():
             return undefined_interval()
         columns = list(range(len(self._plans)))
         return self._interval(columns, [float(plan.weight) for plan in self._plans], seed)
 
     def _interval(self, columns: list[int], weights: list[float], seed: str) -> JsonObject:
-        sums = np.array([self._sums[column] for column in columns], dtype=np.int64).T
-        counts = np.array([self._counts[column] for column in columns], dtype=np.int64).T
+        # Column by column in memory: sums of floating-point numbers depend on it.
+        sums, counts = (
+            np.ascontiguousarray(cells.T[columns]).T for cells in self._sums_and_counts()
+        )
         counted = counts.any(axis=1)
         # Sorted, so that the draws depend on what was scored and not on the order of episodes.
         order = np.lexsort(np.hstack([sums[counted], counts[counted]]).T)
