@@ -38,9 +38,8 @@ def canonical_key(value: JsonValue) -> bytes | None:
 
 def agree(one: JsonValue, other: JsonValue) -> bool:
     """Return whether two values are the same JSON value, whatever the order of members."""
-    # Most are texts, and of two that differ the canonical bytes differ, too.
-    if type(one) is str and type(other) is str and one != other:
-        return False
+    if isinstance(one, str) and isinstance(other, str):  # as most are
+        return one == other and canonical_key(one) is not None
     key = canonical_key(one)
     return key is not None and key == canonical_key(other)
 

@@ -11,16 +11,20 @@ import contextlib
 import copy
 import hashlib
 import heapq
+import marshal
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
+from fractions import Fraction
+from operator import itemgetter
 from typing import cast
+
+import numpy as np
 
 from theatre.engine.canonical_json import (
     JsonObject,
     JsonValue,
     canonical_bytes,
-    canonical_line,
     parse_object,
 )
 from theatre.engine.coin import Draws
@@ -31,11 +35,17 @@ from theatre.engine.models import (
     EpisodeRunner,
     GroundTruthEpisode,
     InvocationStatus,
+    ScoringCase,
     Verdict,
     turn_of,
 )
 from theatre.engine.schema_registry import SchemaRegistry
-from theatre.engine.scoring.arithmetic import rounded_number, undefined_interval, wilson_interval
+from theatre.engine.scoring.arithmetic import (
+    NANO,
+    rounded_number,
+    undefined_interval,
+    wilson_interval,
+)
 from theatre.engine.scoring.data_audit import string_leaves
 from theatre.engine.scoring.provider import (
     ABSENT,
@@ -44,9 +54,10 @@ from theatre.engine.scoring.provider import (
     EpisodeAnswer,
     TheatreScoringProvider,
     at_path,
+    score_case,
     score_criterion,
 )
-from theatre.engine.scoring.tallies import CriterionTally, ResampledUnits
+from theatre.engine.scoring.tallies import ResampledUnits
 from theatre.engine.templates import Hop
 
 MAX_EPISODES = 1000
@@ -88,7 +99,8 @@ class DrawnEpisodes:
 
     def __init__(self, commitment_hash: str) -> None:
         self._commitment_hash = commitment_hash
-        self._heap: list[tuple[int, int, int]] = []
+        self._heap: list[tuple[int, int, int, int]] = []
+        """Of each episode the digest, negated, its number, and place and size of what is kept."""
         self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by close
 
     def close(self) -> None:
@@ -102,22 +114,16 @@ class DrawnEpisodes:
         text = f"{self._commitment_hash}:baseline:{episode.episode_id}"
         drawn = -int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
         if len(self._heap) < MAX_EPISODES:
-            heapq.heappush(self._heap, (drawn, episode.seq, self._write(episode, sent)))
+            heapq.heappush(self._heap, (drawn, episode.seq, *self._write(episode, sent)))
         elif drawn > self._heap[0][0]:
-            heapq.heapreplace(self._heap, (drawn, episode.seq, self._write(episode, sent)))
+            heapq.heapreplace(self._heap, (drawn, episode.seq, *self._write(episode, sent)))
 
-    def _write(self, episode: GroundTruthEpisode, sent: JsonObject) -> int:
-        place = self._spool.seek(0, 2)
-        line: JsonObject = {
-            "seq": episode.seq,
-            "episode_id": episode.episode_id,
-            "input_data": episode.input_data,
-            "expected_output": episode.expected_output,
-            "cluster_key": episode.cluster_key,
-            "sent": None if sent is episode.input_data else sent,
-        }
-        self._spool.write(canonical_line(line))
-        return place
+    def _write(self, episode: GroundTruthEpisode, sent: JsonObject) -> tuple[int, int]:
+        other = None if sent is episode.input_data else sent
+        kept = (episode.episode_id, episode.input_data, episode.expected_output)
+        return self._spool.tell(), self._spool.write(
+            marshal.dumps((*kept, episode.cluster_key, other))
+        )
 
     def __len__(self) -> int:
         """Return how many are drawn."""
@@ -130,20 +136,21 @@ class DrawnEpisodes:
 
         `only`: no others than those with these sequence numbers.
         """
-        for _, seq, place in sorted(self._heap, key=lambda drawn: drawn[1]):
+        for _, seq, place, size in sorted(self._heap, key=itemgetter(1)):
             if only is not None and seq not in only:
                 continue
             self._spool.seek(place)
-            line = parse_object(self._spool.readline())
+            kept = marshal.loads(self._spool.read(size))  # noqa: S302 - as `_write` wrote it
+            name, value, expected, cluster, sent = kept
             episode = GroundTruthEpisode(
                 seq=seq,
-                episode_id=cast("str", line["episode_id"]),
-                input_data=cast("JsonObject", line["input_data"]),
-                expected_output=cast("JsonObject | None", line["expected_output"]),
-                cluster_key=cast("str | None", line["cluster_key"]),
+                episode_id=name,
+                input_data=value,
+                expected_output=expected,
+                cluster_key=cluster,
             )
-            sent = cast("JsonObject | None", line["sent"])
-            yield episode, episode.input_data if sent is None else sent
+            yield episode, value if sent is None else sent
+        self._spool.seek(0, 2)
 
 
 # Interactive episodes, played with answers that no work went into: the episode is the one that the
@@ -289,35 +296,45 @@ class BaselineScores:
         columns: Mapping[Baseline, _Column],
     ) -> None:
         most_frequent, before = self._leading_expectations(drawn, gold)
+        placed = [(plan, *self._place(plan)) for plan in self._plans]
+        nothing = dict.fromkeys(self._provider.criterion_ids, Verdict.NOT_APPLICABLE)
         for episode, sent in drawn.cases():
-            label = gold.get(episode.episode_id)
-            held = self._provider.expectations(episode, label)
-            results: dict[Baseline, dict[str, CriterionResult]] = {one: {} for one in Baseline}
-            for plan in self._plans:
+            held = self._provider.expectations(episode, gold.get(episode.episode_id))
+            # By place, in the order of `Baseline`: to hash a member costs as much as a score.
+            results: list[dict[str, CriterionResult]] = [{**nothing} for _ in columns]
+            for plan, construct, path in placed:
                 criterion = plan.criterion_id
-                # Which construct's output holds the answer, and where; the last one by default.
-                construct, named, path = cast("str", plan.params["field"]).partition(":")
-                if not named:
-                    construct, path = self._constructs[-1], construct
-                expected = held.get(criterion)
-                answers = {
-                    Baseline.EMPTY: _empty_like(expected),
-                    Baseline.COPIED: _copied(sent, path, expected),
-                    Baseline.MOST_FREQUENT: _one_of(plan, most_frequent.get(criterion, ABSENT)),
-                    Baseline.OTHER_EPISODE: _one_of(plan, before.get(criterion, ABSENT)),
-                }
-                for baseline, answer in answers.items():
-                    result: CriterionResult = Verdict.NOT_APPLICABLE
-                    if not isinstance(answer, Absent):
-                        hops = {name: cast("JsonObject", {}) for name in self._constructs}
-                        hops[construct] = _with_value(path, answer)
-                        made = EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=hops)
-                        result = score_criterion(plan, episode, made, label)
-                    results[baseline][criterion] = result
+                if criterion not in held:
+                    continue
+                expected = held[criterion]
+                answers = (
+                    _empty_like(expected),
+                    _copied(sent, path, expected),
+                    _one_of(plan, most_frequent.get(criterion, ABSENT)),
+                    _one_of(plan, before.get(criterion, ABSENT)),
+                )
+                for of_baseline, answer in zip(results, answers, strict=True):
+                    if isinstance(answer, Absent):
+                        continue
+                    hops: dict[str, JsonObject] = {name: {} for name in self._constructs}
+                    hops[construct] = _with_value(path, answer)
+                    case = ScoringCase(
+                        input_data=episode.input_data,
+                        expected=expected,
+                        answer=answer,
+                        params=plan.params,
+                        hops=hops,
+                    )
+                    of_baseline[criterion] = score_case(plan, case)
                 if expected is not None:
                     before[criterion] = expected
-            for baseline, column in columns.items():
-                column.add(results[baseline], episode.cluster_key)
+            for column, of_baseline in zip(columns.values(), results, strict=True):
+                column.add(of_baseline, episode.cluster_key)
+
+    def _place(self, plan: CriterionPlan) -> tuple[str, str]:
+        """Return which construct's output holds the answer, the last one by default, and where."""
+        construct, named, path = cast("str", plan.params["field"]).partition(":")
+        return (construct, path) if named else (self._constructs[-1], construct)
 
     def _leading_expectations(
         self, drawn: DrawnEpisodes, gold: Mapping[str, JsonObject]
@@ -358,33 +375,31 @@ class BaselineScores:
 
 
 class _Column:
-    """The sums of one baseline, criterion by criterion."""
+    """The scores of one baseline, criterion by criterion."""
 
     def __init__(self, plans: Sequence[CriterionPlan], seed: str) -> None:
         self._columns = {plan.criterion_id: column for column, plan in enumerate(plans)}
-        self._tallies = {criterion: CriterionTally() for criterion in self._columns}
         self._units = ResampledUnits(plans)
         self._seed = seed
-
-    def add(self, results: Mapping[str, CriterionResult], cluster_key: str | None) -> None:
-        self._units.add(results, cluster_key)
-        for criterion, tally in self._tallies.items():
-            tally.add(results[criterion])
+        self.add = self._units.add
 
     def score_of(self, criterion: str) -> JsonObject | None:
         """Return score, n and interval, by the rule of the criterion's own; None where n is 0."""
-        tally = self._tallies.get(criterion)
-        if tally is None or tally.mean is None:
+        column = self._columns.get(criterion)
+        if column is None:
             return None
-        counted = tally.counts["scored"]
+        sums, counts = self._units.column(column)
+        if not (counted := int(counts.sum())):
+            return None
+        ones = int((sums == NANO).sum())
         if counted < _MIN_UNITS:
             interval = undefined_interval()
-        elif tally.graded or self._units.clustered:
-            column = self._columns[criterion]
+        elif self._units.clustered or ones != np.count_nonzero(sums):
             interval = self._units.criterion_interval(column, seed=self._seed)
         else:
-            interval = wilson_interval(tally.ones, counted)
-        return {"score": rounded_number(tally.mean), "n": counted, "interval": interval}
+            interval = wilson_interval(ones, counted)
+        mean = Fraction(int(sums.sum()), counted * NANO)
+        return {"score": rounded_number(mean), "n": counted, "interval": interval}
 
 
 def baseline_findings(baselines: JsonObject, aggregate: JsonObject) -> list[str]:

@@ -326,8 +326,11 @@ def score_criterion(
 ) -> CriterionResult:
     """Return the result of one criterion for one answer."""
     case = _case(plan, episode, answer, gold)
-    if not isinstance(case, ScoringCase):
-        return case
+    return score_case(plan, case) if isinstance(case, ScoringCase) else case
+
+
+def score_case(plan: CriterionPlan, case: ScoringCase) -> CriterionResult:
+    """Return the result of one criterion for what its scorer is to see."""
     try:
         number = plan.scorer.score(case)
     except Exception:  # noqa: BLE001  # a plug-in may raise anything: that is a value, not a crash
