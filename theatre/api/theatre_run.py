@@ -27,6 +27,7 @@ from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.files.datasets import DatasetRoots
 from theatre.files.theatre_store import TheatreLease
+from theatre.oracles.endpoints import endpoints
 from theatre.oracles.in_process import (
     CannedAnswers,
     FinishedAnswers,
@@ -165,7 +166,11 @@ async def run_theatre(
             ) as adapters,
             open_judge(held.theatre.template, workspace, is_needed=is_calling) as judge,
         ):
-            invoke = within_budget(make_retrying_invoker(asyncio.sleep), template)
+            invoke = within_budget(
+                make_retrying_invoker(asyncio.sleep),
+                template.execution_policy.budget,
+                {one.construct_id: one.settings.get("prices") for one in endpoints(template)},
+            )
             if options.ends_with_construct:
                 invoke = require_reachable(invoke, adapters)
             context = RunContext(

@@ -13,14 +13,13 @@ from theatre.engine.schema_registry import resource_root
 from theatre.files.datasets import DatasetRoots
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.construct_registry import (
-    KEY_ORIGINS,
     ConstructRegistry,
     RegisteredConstruct,
     RemoteConstruct,
     program_of,
 )
 from theatre.oracles.endpoints import Places
-from theatre.oracles.errors import UnknownConstructError
+from theatre.oracles.errors import KEY_ORIGINS, UnknownConstructError
 
 CONSTRUCTS_FILE = "constructs.toml"
 OUTBOUND_ALLOW = "ECHELON_OUTBOUND_ALLOW"

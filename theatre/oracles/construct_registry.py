@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
@@ -126,9 +126,6 @@ class _Document(BaseModel):
 
 
 # A registered construct that runs elsewhere, behind a URL (`constructs.toml`).
-
-KEY_ORIGINS: Final = "ECHELON_KEY_ORIGINS"
-"""The variable in which the user says where keys may go (`theatre.oracles.key_origins`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from theatre.engine.errors import DatasetMismatchError, NotFoundError, TheatreError
 
 
@@ -76,6 +78,10 @@ class RequestHeadersError(TheatreError):
     """A request header cannot be sent, or the variable that holds its value is not set."""
 
     code = "request-headers-invalid"
+
+
+KEY_ORIGINS: Final = "ECHELON_KEY_ORIGINS"
+"""The variable in which the user says where keys may go (`theatre.oracles.key_origins`)."""
 
 
 class KeyNotAllowedError(RequestHeadersError):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import aiohttp
 
@@ -21,7 +22,6 @@ from theatre.engine.oracle_contract import (
     Isolation,
     OracleInvocationRequest,
 )
-from theatre.oracles.construct_registry import RemoteConstruct
 from theatre.oracles.errors import (
     AdapterClosedError,
     OutboundRefusedError,
@@ -36,6 +36,9 @@ from theatre.oracles.outbound_policy import (
     system_lookup,
 )
 from theatre.oracles.wire_forms import ENVELOPES, CallFailure, RequestHeaders, WireForm, wait_within
+
+if TYPE_CHECKING:
+    from theatre.oracles.construct_registry import RemoteConstruct
 
 _OK = 200
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

@@ -10,13 +10,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from yarl import URL
 
-from theatre.oracles.construct_registry import KEY_ORIGINS, RemoteConstruct
-from theatre.oracles.errors import KeyNotAllowedError, OutboundPolicyError
+from theatre.oracles.errors import KEY_ORIGINS, KeyNotAllowedError, OutboundPolicyError
 from theatre.oracles.wire_forms import RequestHeaders
+
+if TYPE_CHECKING:
+    from theatre.oracles.construct_registry import RemoteConstruct
 
 _WELL_KNOWN: Final = frozenset(
     {

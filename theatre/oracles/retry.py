@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
+from theatre.engine.canonical_json import JsonValue
 from theatre.engine.clock import Sleep
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
@@ -13,9 +14,12 @@ from theatre.engine.oracle_contract import (
     OracleAdapter,
     OracleInvocationRequest,
 )
-from theatre.engine.templates import ProductTheatreTemplate
-from theatre.oracles.endpoints import ReachableAdapter, endpoints
+from theatre.engine.templates import Budget
 from theatre.oracles.errors import BudgetSpentError, ConstructUnreachableError
+
+if TYPE_CHECKING:
+    # Only a type: what finds constructs is a good deal more than what asks one again.
+    from theatre.oracles.endpoints import ReachableAdapter
 
 _GONE = frozenset({"unreachable", "disconnected", "key-refused"})
 _FREE = {"input": 0.0, "output": 0.0}
@@ -47,17 +51,20 @@ def make_retrying_invoker(sleep: Sleep) -> Invoker:
     return invoke
 
 
-def within_budget(invoke: Invoker, template: ProductTheatreTemplate) -> Invoker:
+def within_budget(
+    invoke: Invoker, budget: Budget | None, priced: Mapping[str, JsonValue]
+) -> Invoker:
     """Return the invoker that stops before the call that a spent budget does not pay for.
+
+    `priced` has the committed prices of a construct: dollars for a million tokens, `input` and
+    `output`; null or nothing for one without.
 
     It counts what this start of a run has used: attempts, tokens that providers counted, and those
     at the committed prices. Calls under way are ended, so as many as run at a time can go over it.
     Raises BudgetSpentError.
     """
-    budget = template.execution_policy.budget
     if budget is None:
         return invoke
-    priced = {one.construct_id: one.settings.get("prices") for one in endpoints(template)}
     used = {"max_calls": 0.0, "max_tokens": 0.0, "max_cost_usd": 0.0}
 
     async def paid(adapter: OracleAdapter, request: OracleInvocationRequest) -> tuple[Attempt, ...]:

@@ -108,6 +108,19 @@ def test_a_run_of_a_local_program_imports_no_http_client(tmp_path: Path) -> None
     assert modules.isdisjoint(HTTP_CLIENT)
 
 
+def test_a_client_of_services_loads_nothing_that_starts_programs_and_no_validator() -> None:
+    script = (
+        "import sys, theatre.oracles.http, theatre.oracles.retry;"
+        "from theatre.engine.schema_registry import SchemaRegistry;"
+        "assert SchemaRegistry().inline_faults({}) == [];"
+        "print(*sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    seen = set(ended.stdout.decode().split())
+    assert "theatre.oracles.http" in seen
+    assert seen.isdisjoint({"jsonschema", "referencing", "theatre.oracles.construct_registry"})
+
+
 @pytest.fixture
 def plugins(tmp_path: Path) -> Path:
     """Commands of two other distributions: one that works and one that does not load."""

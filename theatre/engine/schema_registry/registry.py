@@ -160,6 +160,9 @@ class SchemaRegistry:
 
     def inline_faults(self, schema: Mapping[str, object]) -> list[SchemaViolation]:
         """Return why `schema` cannot be used, with pointers into it; empty where it can."""
+        # Most steps commit to no schema: for the empty one jsonschema need not be loaded.
+        if schema == {}:
+            return []
         fault = _not_json(schema)
         if fault is not None:
             return [fault]
