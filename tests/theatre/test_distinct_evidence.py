@@ -215,6 +215,20 @@ def test_a_finding_more_or_less_is_refused(copies: Finished, tmp_path: Path, cod
     assert {name for name, found in failed.items() if found} == {"certificate-fields"}
 
 
+def test_the_most_frequent_answer_is_not_the_first_one_that_was_expected(tmp_path: Path) -> None:
+    colours = ("red", "blue", "green", "blue", "green")
+    records = asked(
+        *({"question": f"Colour number {n}?"} for n in range(5)),
+        expected=[{"colour": colour, "recall": 0.5} for colour in colours],
+    )
+    finished = pilot_stage(tmp_path, records).run(ScriptedAdapter())
+    assert check(finished.bundle).consistent
+    scored: Any = finished.document("scores/baselines.json")["criteria"]
+    names = ("most_frequent", "other_episode")
+    # Of two that are as frequent the first; and in the place of the first episode's the last one.
+    assert [scored["colour"][name]["score"] for name in names] == [0.4, 0]
+
+
 def test_validate_says_it_before_anything_is_committed(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, asked(*[{"question": "Which colour?"}] * COPIES))
     (tmp_path / "template.json").write_bytes(canonical_bytes(stage.template))
