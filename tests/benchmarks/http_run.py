@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+from yarl import URL
 
 from tests.benchmarks.trivial_theatre import (
     Mode,
@@ -34,6 +34,7 @@ from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import canonical_bytes
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import self_check
+from theatre.oracles.http_client import Connection, HttpClient
 
 PEAK = Path("/proc/self/status")
 EPISODES = 3_000
@@ -58,27 +59,14 @@ async def client_loop(url: str, requests: Sequence[OracleInvocationRequest], wor
         await _share(requests, workers, call)
 
 
-async def json_loop(url: str, requests: Sequence[OracleInvocationRequest], workers: int) -> None:
-    """Post and read JSON as anybody does with aiohttp: no deadline, no policy, no check."""
-    async with aiohttp.ClientSession() as session:
-
-        async def call(request: OracleInvocationRequest) -> None:
-            headers = {"Idempotency-Key": request.invocation_id}
-            body = request.as_document()
-            async with session.post(url, json=body, headers=headers) as response:
-                await response.json()
-
-        await _share(requests, workers, call)
-
-
 async def bytes_loop(url: str, requests: Sequence[OracleInvocationRequest], workers: int) -> None:
-    """Send bytes and read bytes with aiohttp: the least that a call can cost."""
-    async with aiohttp.ClientSession() as session:
+    """Send bytes and read bytes with the same client: the least that a call can cost."""
+    async with contextlib.aclosing(HttpClient()) as client:
 
         async def call(request: OracleInvocationRequest) -> None:
             headers = {"Idempotency-Key": request.invocation_id}
-            async with session.post(url, data=bodies[request.invocation_id], headers=headers) as it:
-                await it.read()
+            body = bodies[request.invocation_id]
+            await client.ask("POST", URL(url), read=Connection.read, headers=headers, body=body)
 
         bodies = {one.invocation_id: canonical_bytes(one.as_document()) for one in requests}
         await _share(requests, workers, call)
@@ -100,7 +88,6 @@ async def _share(
 
 LOOPS = {
     "a call of the run's client alone": client_loop,
-    "a bare call, JSON out and in": json_loop,
     "a bare call, bytes out and in": bytes_loop,
 }
 

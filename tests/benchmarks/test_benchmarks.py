@@ -20,8 +20,6 @@ OF_A_RUN = [
     "the self-check",
     "a call of the run's client alone",
     "the ratio",
-    "a bare call, JSON out and in",
-    "the ratio",
     "a bare call, bytes out and in",
     "the ratio",
 ]

@@ -97,7 +97,7 @@ def run_and_check(folder: Path) -> dict[str, list[str]]:
 
 def load_what_has_no_defect() -> None:
     """Import once, for all that are forked, what takes longest and is not of this project."""
-    for name in ("aiohttp", "jsonschema", "numpy", "orjson", "pydantic", "pytest", "yaml"):
+    for name in ("httptools", "jsonschema", "numpy", "orjson", "pydantic", "pytest", "yaml"):
         importlib.import_module(name)
     assert not any(name.startswith("theatre") for name in sys.modules)
 

@@ -43,7 +43,6 @@ import sys
 import threading
 from pathlib import Path
 
-import aiohttp
 import cryptography.hazmat.backends.openssl.backend
 import numpy.ma
 import numpy.random
@@ -67,6 +66,7 @@ import theatre.cli.verify_command
 import theatre.engine.schema_registry.dialect
 import theatre.files.evidence_preview
 import theatre.judging.model_judge
+import theatre.oracles.http
 import theatre.scorers.exact_match
 from theatre.api.template_files import read_template, validate_template
 from theatre.oracles.endpoints import python_environment

@@ -68,7 +68,7 @@ def _check_named(
         if endpoint.is_registered:
             workspace.find_registered(endpoint.place.removeprefix(REGISTERED), template_folder)
         elif endpoint.adapter_type in BY_URL and not endpoint.place.startswith("["):
-            from theatre.api.http_adapters import check_address  # noqa: PLC0415  # aiohttp costs start-up time
+            from theatre.api.http_adapters import check_address  # noqa: PLC0415  # the client costs start-up time
 
             with name_variable_in_errors():
                 doubt = check_address(endpoint.place, workspace)

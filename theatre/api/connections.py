@@ -178,7 +178,7 @@ def _adapter(
     endpoint: Endpoint, construct: Construct, workspace: Workspace, pins: VersionPins
 ) -> ReachableAdapter:
     if endpoint.adapter_type == "http":
-        # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
+        # Imported here: the client costs start-up time that a run of local programs need not pay.
         from theatre.api.http_adapters import make_http_adapter  # noqa: PLC0415  # see above
 
         is_plain = pins.adapter_version == PLAIN_PIN

@@ -1,4 +1,4 @@
-"""Adapters that speak HTTP. Imported by the runs that need one: aiohttp is slow to import."""
+"""Adapters that speak HTTP. Imported by the runs that need one: the client takes its time."""
 
 from __future__ import annotations
 

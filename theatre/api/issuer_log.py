@@ -42,7 +42,7 @@ async def compare_log(home: TrustHome, trust: Trust) -> Sequence[Witness]:
     copies = home.copies()
     if not (witnesses or copies or trust.url):
         return ()
-    from theatre.api.log_network import (  # noqa: PLC0415 - aiohttp takes its time
+    from theatre.api.log_network import (  # noqa: PLC0415 - the client takes its time
         compare_with_others,
     )
 
@@ -66,7 +66,7 @@ async def append_entries(home: TrustHome, trust: Trust, entries: Sequence[bytes]
         appended = await writer.append(entries)
     if not witnesses:
         return appended
-    from theatre.api.log_network import gather_cosignatures  # noqa: PLC0415 - aiohttp takes its time
+    from theatre.api.log_network import gather_cosignatures  # noqa: PLC0415 - the client takes its time
 
     lines, missing = await gather_cosignatures(home.log, appended.checkpoint, witnesses)
     for witness in missing:

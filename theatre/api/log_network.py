@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-import aiohttp
+from yarl import URL
 
 from theatre.engine.errors import NotFoundError
 from theatre.files.log_folder import LogFolder
+from theatre.oracles.http_client import Connection, HttpClient, NoResponseError
 from theatre.transparency.continuation import fork, hold_to_copy, require_size
 from theatre.transparency.errors import (
     LogBehindError,
@@ -37,10 +38,10 @@ from theatre.transparency.witness import SIZE_TYPE
 
 MAX_FILE_BYTES: Final = 256 * 1024 + 256 * 2
 """A bundle of 256 entries of 1 KiB, with their lengths: no file of a log is larger."""
-_TIMEOUT = aiohttp.ClientTimeout(total=30)
-_Unanswered = TransparencyError | aiohttp.ClientError | TimeoutError
+_SECONDS = 30.0
+_Unanswered = TransparencyError | NoResponseError | TimeoutError
 """Why there may be no line of a witness; anything else is a fault of this program."""
-_WITNESS_TIMEOUT = aiohttp.ClientTimeout(total=5)
+_WITNESS_SECONDS = 5.0
 
 
 class LogUnreachableError(TransparencyError):
@@ -52,37 +53,39 @@ class LogUnreachableError(TransparencyError):
 class HttpLog:
     """The files of a log below a URL. Nothing of them is trusted: readers verify."""
 
-    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+    def __init__(self, url: str, client: HttpClient) -> None:
         self._url = url.rstrip("/")
-        self._session = session
+        self._client = client
 
     async def read(self, path: str) -> bytes:
         """Return a file; NotFoundError where there is none, LogUnreachableError for no answer."""
         url = f"{self._url}/{path}"
         try:
-            async with self._session.get(url) as response:
-                if response.status == HTTPStatus.NOT_FOUND:
-                    raise NotFoundError(f"expected a file of a log at {url}, got none")
-                data = await response.content.read(MAX_FILE_BYTES + 1)
-                # One `read` may return less than there is.
-                while len(data) <= MAX_FILE_BYTES and not response.content.at_eof():
-                    data += await response.content.read(MAX_FILE_BYTES + 1 - len(data))
-        except (aiohttp.ClientError, TimeoutError) as error:
+            status, _, data = await self._client.ask("GET", URL(url), read=_read, headers={})
+        except (NoResponseError, TimeoutError, ValueError) as error:
             raise LogUnreachableError(f"expected {url} to answer: {error}") from error
-        if response.status != HTTPStatus.OK or len(data) > MAX_FILE_BYTES:
+        if status == HTTPStatus.NOT_FOUND:
+            raise NotFoundError(f"expected a file of a log at {url}, got none")
+        if status != HTTPStatus.OK or len(data) > MAX_FILE_BYTES:
             raise LogUnreachableError(
-                f"expected a file of a log at {url}, got status {response.status} "
+                f"expected a file of a log at {url}, got status {status} "
                 f"and {len(data)} bytes or more"
             )
         return data
+
+
+async def _read(response: Connection) -> tuple[int, str, bytes]:
+    """Return status, media type and body of a response."""
+    kind = (response.value("content-type") or "").partition(";")[0].strip().lower()
+    return response.status, kind, await response.read(MAX_FILE_BYTES)
 
 
 @contextlib.asynccontextmanager
 async def open_log(place: str) -> AsyncIterator[TileStore]:
     """Yield the files of a log, at an http(s) URL or in a folder."""
     if urlsplit(place).scheme in {"http", "https"}:
-        async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
-            yield HttpLog(place, session)
+        async with contextlib.aclosing(HttpClient(seconds=_SECONDS)) as client:
+            yield HttpLog(place, client)
         return
     yield LogFolder(Path(place))
 
@@ -174,9 +177,9 @@ async def _ask_all(
     reached = [witness for witness in witnesses if witness.url is not None]
     if not reached:
         return []
-    async with aiohttp.ClientSession(timeout=_WITNESS_TIMEOUT) as session:
+    async with contextlib.aclosing(HttpClient(seconds=_WITNESS_SECONDS)) as client:
         answers = await asyncio.gather(
-            *(_ask(session, store, checkpoint, witness, known=known) for witness in reached),
+            *(_ask(client, store, checkpoint, witness, known=known) for witness in reached),
             return_exceptions=True,
         )
     found: list[tuple[Witness, SignatureLine | Exception]] = []
@@ -188,7 +191,7 @@ async def _ask_all(
 
 
 async def _ask(
-    session: aiohttp.ClientSession,
+    client: HttpClient,
     store: TileStore,
     checkpoint: bytes,
     witness: Witness,
@@ -200,18 +203,20 @@ async def _ask(
     ours = Checkpoint.parse(Note.parse(checkpoint).text)
     for _ in range(2):
         request = await ask_witness(store, known, checkpoint)
-        async with session.post(url, data=bytes(request)) as response:
-            body = (await response.content.read(MAX_FILE_BYTES)).decode("utf-8", "replace")
-            if response.status == HTTPStatus.OK:
-                return _own_line(body, checkpoint, witness)
-            if response.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-                raise fork(ours, seen_by=witness.key.name)
-            if response.status != HTTPStatus.CONFLICT or response.content_type != SIZE_TYPE:
-                raise LogUnreachableError(
-                    f"expected a cosignature of {url}, got status {response.status}: {body:.200}"
-                )
-            known = parse_decimal(body.strip(), "the size that the witness knows")
-            require_size(ours, known, seen_by=witness.key.name)
+        status, kind, said = await client.ask(
+            "POST", URL(url), read=_read, headers={}, body=bytes(request)
+        )
+        body = said.decode("utf-8", "replace")
+        if status == HTTPStatus.OK:
+            return _own_line(body, checkpoint, witness)
+        if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+            raise fork(ours, seen_by=witness.key.name)
+        if status != HTTPStatus.CONFLICT or kind != SIZE_TYPE:
+            raise LogUnreachableError(
+                f"expected a cosignature of {url}, got status {status}: {body:.200}"
+            )
+        known = parse_decimal(body.strip(), "the size that the witness knows")
+        require_size(ours, known, seen_by=witness.key.name)
     raise LogUnreachableError(f"expected {url} to know one size, got another each time")
 
 

@@ -257,7 +257,7 @@ def _describe(error: BaseException) -> tuple[str, str, ExitCode]:
 
 MODULES_BY_EXTRA = {
     "service": (
-        *("alembic", "argon2", "asyncpg", "fastapi", "httptools", "jwt", "procrastinate"),
+        *("alembic", "argon2", "asyncpg", "fastapi", "jwt", "procrastinate"),
         *("prometheus_client", "psycopg", "pydantic_settings", "sqlalchemy", "starlette"),
         *("uvicorn", "uvloop"),
     ),

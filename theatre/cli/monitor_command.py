@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -11,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import aiohttp
 import click
 
 from theatre.api.log_network import HttpLog, open_log
@@ -28,6 +28,7 @@ from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.files.durable import append_durably, replace_durably, truncate_durably
 from theatre.files.trust_home import trust_folder
+from theatre.oracles.http_client import HttpClient
 from theatre.transparency.errors import LogForkError, MalformedError, ProofError
 from theatre.transparency.log import CHECKPOINT, Follower, TileStore, prove_consistency
 from theatre.transparency.merkle import verify_consistency
@@ -251,8 +252,8 @@ async def _all(entries: AsyncIterator[tuple[int, bytes]]) -> list[tuple[int, byt
 
 async def _compare(store: TileStore, shown: SignedCheckpoint, policy: Policy, url: str) -> None:
     """Raise LogForkError unless the witness saw a tree that the one shown here goes on from."""
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
-        data = await HttpLog(url, session).read(CHECKPOINT)
+    async with contextlib.aclosing(HttpClient(seconds=10)) as client:
+        data = await HttpLog(url, client).read(CHECKPOINT)
     other = SignedCheckpoint.verify(data, policy.logs).checkpoint
     old, new = sorted((other, shown.checkpoint), key=lambda one: one.size)
     try:

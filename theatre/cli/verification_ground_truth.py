@@ -239,7 +239,7 @@ def _records(source: Source, workspace: Workspace, log: VerificationLog) -> list
         return list(read_history(clone_folder(source.repo), selection))
     if selection.history is not History.PLAIN:
         raise click.UsageError("expected --history for a local clone only")
-    # Imported here: aiohttp costs start-up time that a local clone need not pay.
+    # Imported here: the client costs start-up time that a local clone need not pay.
     from theatre.cli.verification_github import read_github  # noqa: PLC0415  # see above
 
     return read_github(source.repo, selection, source.labels, workspace, log)

@@ -62,7 +62,7 @@ def probe(service: RemoteConstruct, workspace: Workspace, *, seconds: float) -> 
     Raises ConstructUnreachableError for one that answers neither as an oracle does,
     or does not in so many seconds.
     """
-    # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
+    # Imported here: the client costs start-up time that a run of local programs need not pay.
     from theatre.api.http_adapters import make_http_adapter  # noqa: PLC0415  # see above
 
     def adapter_in(form: WireForm) -> ReachableAdapter:

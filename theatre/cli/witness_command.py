@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
+import re
+import socket
+import threading
 import time
 from datetime import UTC, datetime
 from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TypeAlias
 
 import click
-from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -29,6 +32,11 @@ from theatre.transparency.notes import KeyKind, VerifierKey
 from theatre.transparency.proofs import WitnessRequest
 from theatre.transparency.witness import SIZE_TYPE, Witness, WitnessRefusedError
 
+_Answer: TypeAlias = tuple[int, str, bytes]
+"""Status, media type, body."""
+_TEXT = "text/plain; charset=utf-8"
+_NOWHERE: _Answer = (HTTPStatus.NOT_FOUND, _TEXT, b"")
+
 
 def witness_key(folder: Path, name: str) -> tuple[VerifierKey, Ed25519PrivateKey]:
     """Return the witness's key; the first time, it is made, readable by the user alone."""
@@ -45,49 +53,55 @@ def witness_key(folder: Path, name: str) -> tuple[VerifierKey, Ed25519PrivateKey
     return VerifierKey(name, KeyKind.WITNESS, public), private
 
 
-class WitnessApp:
-    """Answers logs over HTTP. It keeps the last checkpoint of each, and what contradicts one."""
+class WitnessServer(ThreadingHTTPServer):
+    """Answers logs over HTTP, as C2SP tlog-witness has it.
 
-    def __init__(self, witness: Witness, folder: Path) -> None:
+    It keeps the last checkpoint of each, and what contradicts one.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], witness: Witness, folder: Path) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, _Exchange)
         self._witness = witness
         self._folder = folder
         # Looking and keeping must be one step: else a slow request could roll a newer one back.
-        self._turn = asyncio.Lock()
+        self._turn = threading.Lock()
 
-    def application(self) -> web.Application:
-        """Return the routes of C2SP tlog-witness."""
-        application = web.Application(client_max_size=MAX_FILE_BYTES)
-        application.router.add_post("/add-checkpoint", self._add)
-        application.router.add_get("/{origin}/checkpoint", self._show)
-        return application
+    @property
+    def url(self) -> str:
+        """Return where it can be asked."""
+        host, port, *_ = self.server_address
+        return f"http://{host!s}:{port}"
 
-    async def _add(self, request: web.Request) -> web.Response:
-        body = await request.read()
+    def add(self, body: bytes) -> _Answer:
+        """Return what is said to `POST /add-checkpoint`."""
         try:
             asked = WitnessRequest.parse(body)
             origin = self._witness.origin_of(asked)
-            async with self._turn:
+            with self._turn:
                 path = self._path(origin)
                 last = path.read_bytes() if path.exists() else None
                 cosigned = self._witness.cosign(asked, last, at=int(time.time()))
-                await asyncio.to_thread(replace_durably, path, cosigned.checkpoint)
+                replace_durably(path, cosigned.checkpoint)
         except MalformedError as error:
-            return web.Response(status=HTTPStatus.BAD_REQUEST, text=f"{error}\n")
+            return HTTPStatus.BAD_REQUEST, _TEXT, f"{error}\n".encode()
         except WitnessRefusedError as error:
             if error.evidence:
-                await asyncio.to_thread(self._keep, body)
+                self._keep(body)
             if error.size is not None:
-                sized = f"{error.size}\n".encode()
-                return web.Response(status=error.status, body=sized, content_type=SIZE_TYPE)
-            return web.Response(status=error.status, text=f"{error}\n")
-        return web.Response(text=str(cosigned.answer))
+                return error.status, SIZE_TYPE, f"{error.size}\n".encode()
+            return error.status, _TEXT, f"{error}\n".encode()
+        return HTTPStatus.OK, _TEXT, str(cosigned.answer).encode()
 
-    async def _show(self, request: web.Request) -> web.Response:
-        path = self._folder / f"{request.match_info['origin']}.checkpoint"
+    def show(self, name: str) -> _Answer:
+        """Return what is said to `GET /<hash of an origin>/checkpoint`."""
+        path = self._folder / f"{name}.checkpoint"
         known = {self._path(origin) for origin in self._witness.logs}
         if path not in known or not path.exists():
-            return web.Response(status=HTTPStatus.NOT_FOUND)
-        return web.Response(body=path.read_bytes(), content_type="text/plain", charset="utf-8")
+            return HTTPStatus.NOT_FOUND, _TEXT, b""
+        return HTTPStatus.OK, _TEXT, path.read_bytes()
 
     def _path(self, origin: str) -> Path:
         return self._folder / f"{hashlib.sha256(origin.encode()).hexdigest()}.checkpoint"
@@ -98,6 +112,42 @@ class WitnessApp:
         (self._folder / "evidence").mkdir(exist_ok=True)
         replace_durably(self._folder / "evidence" / f"{at}.request", body)
         echo(f"evidence: a log showed two trees, kept as evidence/{at}.request", err=True)
+
+
+class _Exchange(BaseHTTPRequestHandler):
+    """One request and its answer."""
+
+    server: WitnessServer
+    timeout = 30
+    """Seconds without a byte after which a connection is closed."""
+
+    def do_GET(self) -> None:  # as the base class has it
+        """Show the last checkpoint of a log."""
+        name, slash, rest = self.path.removeprefix("/").partition("/")
+        is_shown = slash and rest == "checkpoint"
+        self._answer(*(self.server.show(name) if is_shown else _NOWHERE))
+
+    def do_POST(self) -> None:  # as the base class has it
+        """Take a checkpoint."""
+        length = self.headers.get("Content-Length", "")
+        if self.path != "/add-checkpoint":
+            self._answer(*_NOWHERE)
+        elif not re.fullmatch(r"[0-9]{1,9}", length):
+            self._answer(HTTPStatus.LENGTH_REQUIRED, _TEXT, b"")
+        elif int(length) > MAX_FILE_BYTES:
+            self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TEXT, b"")
+        else:
+            self._answer(*self.server.add(self.rfile.read(int(length))))
+
+    def _answer(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as the base class
+        """Log nothing."""
 
 
 @click.group()
@@ -129,19 +179,7 @@ def serve(name: str, logs: tuple[str, ...], host: str, port: int, home: Path | N
     for text in logs:
         log = VerifierKey.parse(text)
         followed.setdefault(log.name, []).append(log)
-    application = WitnessApp(Witness(key, private.sign, followed), folder).application()
-    asyncio.run(_serve(application, key, host, port))
-
-
-async def _serve(application: web.Application, key: VerifierKey, host: str, port: int) -> None:
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    site = web.TCPSite(runner, host, port)
-    await site.start()
-    address = runner.addresses[0]
-    echo(f"key      {key}")
-    echo(f"serving  http://{address[0]}:{address[1]}")
-    try:
-        await asyncio.Event().wait()
-    finally:
-        await runner.cleanup()
+    with WitnessServer((host, port), Witness(key, private.sign, followed), folder) as server:
+        echo(f"key      {key}")
+        echo(f"serving  {server.url}")
+        server.serve_forever()

@@ -1,7 +1,7 @@
 """The outbound policy for what speaks through httpx2: the SDKs of providers and of MCP.
 
-As `outbound_policy` does it for aiohttp: a name is resolved here, every address is judged, and the
-connection goes to the very address that was. An answer is read up to a limit and never unpacked.
+A name is resolved here, every address is judged, and the connection goes to the very address that
+was. An answer is read up to a limit and never unpacked.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable
 
 import httpx2
 
-from theatre.oracles.errors import AddressNotAllowedError, OutboundRefusedError
-from theatre.oracles.outbound_policy import Lookup, OutboundPolicy, system_lookup
+from theatre.oracles.errors import OutboundRefusedError
+from theatre.oracles.outbound_policy import Lookup, OutboundPolicy, judged_lookup, system_lookup
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
@@ -29,10 +29,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         lookup: Lookup = system_lookup,
         is_refused: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._policy = policy
         self._max_bytes = max_bytes
-        self._lookup = lookup
-        self._is_refused = is_refused
+        self._lookup = judged_lookup(policy, lookup, is_refused=is_refused)
         self._transport = httpx2.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -40,7 +38,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         host = request.url.host
         port = request.url.port or (443 if request.url.scheme == "https" else 80)
         try:
-            address = await self._address(host, port)
+            address, *_ = await self._lookup(host, port)
         except (OSError, OutboundRefusedError) as error:
             raise httpx2.ConnectError(str(error), request=request) from error
         # The name stays what the server is asked for, and what its certificate must be for.
@@ -60,20 +58,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Close every connection."""
         await self._transport.aclose()
-
-    async def _address(self, host: str, port: int) -> str:
-        addresses = await self._lookup(host, port)
-        if not addresses:
-            raise OSError(f"expected an address for {host}, got none")
-        # Every address: a name that also resolves to a private one could lead there next time.
-        for address in addresses:
-            self._policy.judge(address, host=host, port=port)
-            if self._is_refused(address):
-                raise AddressNotAllowedError(
-                    f"expected {host} to stay on another machine, got {address}, which is of "
-                    "this one"
-                )
-        return addresses[0]
 
 
 class _BoundedStream(httpx2.AsyncByteStream):

@@ -13,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import aiohttp
-
 from theatre.engine.clock import Clock
 from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,
@@ -26,13 +24,14 @@ from theatre.oracles.errors import (
     AdapterClosedError,
     OutboundRefusedError,
 )
+from theatre.oracles.http_client import Connection, HttpClient, NoResponseError
 from theatre.oracles.key_origins import PROVIDERS_ONLY, KeyOrigins, headers_of
 from theatre.oracles.outbound_policy import (
     Distance,
     Lookup,
     OutboundPolicy,
     connect_once,
-    guarded_connector,
+    judged_lookup,
     system_lookup,
 )
 from theatre.oracles.wire_forms import ENVELOPES, CallFailure, RequestHeaders, WireForm, wait_within
@@ -42,27 +41,18 @@ if TYPE_CHECKING:
 
 _OK = 200
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-# The first that fits is the reason.
-_BROKEN_TRANSPORT: tuple[tuple[type[Exception], str], ...] = (
-    (aiohttp.ClientSSLError, "tls-failure"),
-    (aiohttp.ClientConnectorError, "unreachable"),
-    (aiohttp.ClientResponseError, "not-http"),
-    (aiohttp.ClientConnectionError, "disconnected"),
-    (aiohttp.ClientPayloadError, "disconnected"),
-    (OSError, "disconnected"),
-)
 
 
-def _refuse_head(response: aiohttp.ClientResponse) -> CallFailure | None:
+def _refuse_head(response: Connection) -> CallFailure | None:
     """Return what is wrong with a response before its body matters."""
     # Not followed: a redirect could lead to an address that the policy refuses.
     if response.status in _REDIRECTS:
-        location = response.headers.get("Location", "nowhere")
+        location = response.value("location") or "nowhere"
         return CallFailure(
             reason="redirect",
             detail=f"expected status {_OK}, got {response.status} to {location}",
         )
-    encodings = response.headers.getall("Content-Encoding", [])
+    encodings = response.values("content-encoding")
     # A small compressed body could unpack to gigabytes before the limit is seen.
     if any(encoding.strip().lower() not in ("", "identity") for encoding in encodings):
         return CallFailure(
@@ -70,16 +60,6 @@ def _refuse_head(response: aiohttp.ClientResponse) -> CallFailure | None:
             detail=f"expected an answer without a content encoding, got {encodings}",
         )
     return None
-
-
-def _words_of(error: Exception) -> str:
-    # Its text is at times the repr of half a response.
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "the end of the connection"
-    # The text of this one also has the whole URL, which may hold a key in its query.
-    if isinstance(error, aiohttp.ClientResponseError):
-        return error.message
-    return str(error) or type(error).__name__
 
 
 _MILLISECONDS = 1000
@@ -96,8 +76,7 @@ class HTTPOracleAdapter:
 
     `policy` decides where calls may go, `headers` are sent with each of them and recorded
     nowhere, `monotonic` returns seconds and measures latency, `form` is what is said. Construct
-    it anywhere; it opens its one pool of connections with the first call and belongs to that
-    event loop from then on.
+    it anywhere; it belongs to the event loop of its first call.
     Raises OutboundRefusedError for a URL that the policy refuses as written.
 
     More reasons than in `read_answer`: `timeout`, `endpoint-not-allowed` (the host's address
@@ -120,12 +99,15 @@ class HTTPOracleAdapter:
         self._url = policy.check_url(url)
         self._policy = policy
         self._headers = headers or RequestHeaders()
+        self._sent = {**_OWN_HEADERS, **self._headers.values}
         self._clock = clock
         self._monotonic = monotonic
         self._lookup = lookup
         self._form = form
-        self._session: aiohttp.ClientSession | None = None
         self._distance = Distance(policy, self._url, lookup=lookup)
+        self._client = HttpClient(
+            lookup=judged_lookup(policy, lookup, is_refused=self._distance.refuses)
+        )
         self._closed = False
 
     @property
@@ -174,33 +156,29 @@ class HTTPOracleAdapter:
     async def aclose(self) -> None:
         """Close every connection; calls under way end as `disconnected`."""
         self._closed = True
-        if self._session is not None:
-            await self._session.close()
+        await self._client.aclose()
 
     async def _exchange(self, request: OracleInvocationRequest) -> bytes | CallFailure:
         """Return the body of a response with status 200 that is whole, plain and small enough."""
-        self._session = self._session or self._open_session()
         try:
-            async with self._session.post(
+            return await self._client.ask(
+                "POST",
                 self._url,
-                data=self._form.body(request),
-                headers={"Idempotency-Key": request.invocation_id},
-                allow_redirects=False,
-            ) as response:
-                return _refuse_head(response) or await self._read(response)
+                read=self._read,
+                headers={**self._sent, "Idempotency-Key": request.invocation_id},
+                body=self._form.body(request),
+            )
         except OutboundRefusedError as error:
             return CallFailure(reason="endpoint-not-allowed", detail=str(error))
-        except (aiohttp.ClientError, OSError) as error:
-            reason = next(reason for kind, reason in _BROKEN_TRANSPORT if isinstance(error, kind))
-            detail = f"expected an answer from {self._url.origin()}, got: {_words_of(error)}"
-            return CallFailure(reason=reason, detail=detail)
+        except NoResponseError as error:
+            detail = f"expected an answer from {self._url.origin()}, got: {error}"
+            return CallFailure(reason=error.reason, detail=detail)
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes | CallFailure:
-        received = bytearray()
-        # As far as it fits, and a piece more where it does not.
-        while len(received) <= MAX_ANSWER_BYTES and not response.content.at_eof():
-            received += await response.content.readany()
-        body = self._headers.redacted(bytes(received))
+    async def _read(self, response: Connection) -> bytes | CallFailure:
+        if problem := _refuse_head(response):
+            return problem
+        received = await response.read(MAX_ANSWER_BYTES)
+        body = self._headers.redacted(received)
         if response.status != _OK:
             return CallFailure(
                 reason="http-status",
@@ -221,22 +199,6 @@ class HTTPOracleAdapter:
                 raw=body,
             )
         return body
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=guarded_connector(
-                self._policy,
-                self._url,
-                lookup=self._lookup,
-                is_refused=self._distance.refuses,
-            ),
-            headers={**_OWN_HEADERS, **self._headers.values},
-            # Cookies would let one episode speak to the next.
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
-            auto_decompress=False,
-            trust_env=False,
-        )
 
 
 def http_adapter_for(

@@ -1,7 +1,7 @@
 """Where a call to a construct may go, and nowhere else (docs/contract/construct.md §3).
 
-The policy is pure: it judges URLs and addresses. The connector brings every address that is about
-to be connected before it, so a name that changes its answer gains nothing. One module, longer than
+The policy is pure: it judges URLs and addresses. A client connects nothing but addresses that were
+judged, never names, so a name that changes its answer gains nothing. One module, longer than
 others: what is judged and where it is judged must be read together.
 """
 
@@ -12,13 +12,12 @@ import contextlib
 import errno
 import re
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from theatre.engine.oracle_contract import NOT_ISOLATED, REMOTE, Isolation
@@ -275,18 +274,19 @@ def _split_port(text: str) -> tuple[str, int | None]:
     return place, port
 
 
-# The policy applied to the very addresses that aiohttp connects.
+# The policy applied to the very addresses that are connected.
 
 
 Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host name; raises OSError where it has none."""
 
-MAX_CONNECTIONS = 100
-# Shorter than the 5 s after which common servers close an idle connection: a call sent into
-# the closing would fail for no reason.
-_IDLE_SECONDS = 2.0
+_Protocol = TypeVar("_Protocol", bound=asyncio.BaseProtocol)
+
 _PATIENCE_SECONDS = 10.0
+_NEXT_SECONDS = 3.0
+"""After which another address of a host is tried: of one kind none may be reached from here."""
 _LOOKUP_SECONDS = 3.0
+_FOUND_SECONDS = 10.0
 
 
 async def system_lookup(host: str, port: int) -> Sequence[str]:
@@ -327,42 +327,66 @@ def is_own_address(address: str) -> bool:
     return True
 
 
-def guarded_connector(
+def judged_lookup(
     policy: OutboundPolicy,
-    url: URL,
-    *,
     lookup: Lookup = system_lookup,
+    *,
     is_refused: Callable[[str], bool] = lambda _: False,
-) -> aiohttp.TCPConnector:
-    """Return a pool of connections for one endpoint that obeys `policy`.
+) -> Lookup:
+    """Return the lookup whose addresses may all be connected.
 
-    A name is resolved once for a connection; one refused answer among others refuses it whole.
-    What a socket is opened for is judged once more, so that no way through aiohttp (an address
-    in the URL is never resolved) leads round the policy, or to an address that `is_refused`. Call
-    it in a running loop.
+    It raises OutboundRefusedError where `policy` refuses one of them or `is_refused` does, and
+    OSError where there is none. What was found is good for ten seconds, and judged each time.
     """
-    host, port = url.raw_host or "", url.port or 0
+    found: dict[tuple[str, int], tuple[float, Sequence[str]]] = {}
 
-    def open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, address = info
-        try:
-            # Judged at the socket: between lookup and connection DNS may have changed (rebinding).
-            policy.judge(str(address[0]), host=host, port=port)
-            if is_refused(str(address[0])):
+    async def judged(host: str, port: int) -> Sequence[str]:
+        now = asyncio.get_running_loop().time()
+        until, addresses = found.get((host, port), (now, ()))
+        if until <= now:
+            addresses = await lookup(host, port)
+            found[host, port] = now + _FOUND_SECONDS, addresses
+        if not addresses:
+            raise OSError(errno.EADDRNOTAVAIL, f"expected an address for {host}, got none")
+        # Every address: a name that also resolves to a private one could lead there next time.
+        for address in addresses:
+            policy.judge(address, host=host, port=port)
+            if is_refused(address):
                 raise AddressNotAllowedError(
-                    f"expected {host} to stay on another machine, got {address[0]}, which is of "
+                    f"expected {host} to stay on another machine, got {address}, which is of "
                     "this one"
                 )
-        except OutboundRefusedError as error:
-            raise PermissionError(errno.EACCES, str(error)) from error
-        return socket.socket(family=family, type=kind, proto=protocol)
+        return addresses
 
-    return aiohttp.TCPConnector(
-        resolver=_JudgingResolver(policy, lookup),
-        socket_factory=open_socket,
-        limit=MAX_CONNECTIONS,
-        keepalive_timeout=_IDLE_SECONDS,
-    )
+    return judged
+
+
+async def connect_first(
+    addresses: Sequence[str],
+    port: int,
+    factory: Callable[[], _Protocol],
+    *,
+    host: str,
+    tls: ssl.SSLContext | None = None,
+) -> tuple[str, asyncio.Transport, _Protocol]:
+    """Connect the first address that takes it; raises the OSError of the last.
+
+    `host` is what the certificate must be for, where there is `tls`.
+    """
+    name = host.rstrip(".") if tls else None
+    loop = asyncio.get_running_loop()
+    for address in addresses:
+        is_last = address == addresses[-1]
+        try:
+            # An address, not a name: what was judged is what is connected.
+            async with asyncio.timeout(None if is_last else _NEXT_SECONDS):
+                return address, *await loop.create_connection(
+                    factory, address, port, ssl=tls, server_hostname=name
+                )
+        except OSError:
+            if is_last:
+                raise
+    raise OSError(errno.EADDRNOTAVAIL, "expected an address, got none")
 
 
 async def connect_once(policy: OutboundPolicy, url: URL, *, lookup: Lookup) -> str:
@@ -376,8 +400,10 @@ async def connect_once(policy: OutboundPolicy, url: URL, *, lookup: Lookup) -> s
     host, port = url.raw_host or "", url.port or 0
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            results = await _JudgingResolver(policy, lookup).resolve(host, port)
-            return await _connect_first(results)
+            addresses = await judged_lookup(policy, lookup)(host, port)
+            address, transport, _ = await connect_first(
+                addresses, port, asyncio.Protocol, host=host
+            )
     except TimeoutError as error:
         raise ConstructUnreachableError(
             f"expected {url.origin()} to accept a connection within {_PATIENCE_SECONDS:g} s, "
@@ -387,6 +413,8 @@ async def connect_once(policy: OutboundPolicy, url: URL, *, lookup: Lookup) -> s
         raise ConstructUnreachableError(
             f"expected {url.origin()} to accept a connection, got: {error}"
         ) from error
+    transport.abort()
+    return address
 
 
 class Distance:
@@ -417,51 +445,3 @@ class Distance:
     def refuses(self, address: str) -> bool:
         """Return whether an address is this machine's, where the URL led to another."""
         return self._is_elsewhere and is_own_address(address)
-
-
-async def _connect_first(results: Sequence[ResolveResult]) -> str:
-    """Return the first address that could be connected; raises the OSError of the last."""
-    for result in results:
-        try:
-            _, writer = await asyncio.open_connection(result["host"], result["port"])
-        except OSError:
-            if result is results[-1]:
-                raise
-        else:
-            writer.close()
-            return result["host"]
-    raise OSError(errno.EADDRNOTAVAIL, "expected an address, got none")
-
-
-class _JudgingResolver(AbstractResolver):
-    """Hands on the addresses of a host, if all of them may be connected."""
-
-    def __init__(self, policy: OutboundPolicy, lookup: Lookup) -> None:
-        self._policy = policy
-        self._lookup = lookup
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """Raise OutboundRefusedError for one bad address, OSError where there is none."""
-        addresses = await self._lookup(host, port)
-        if not addresses:
-            raise OSError(errno.EADDRNOTAVAIL, f"expected an address for {host}, got none")
-        # Every address: a name that also resolves to a private one could lead there next time.
-        for address in addresses:
-            self._policy.judge(address, host=host, port=port)
-        results = (
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=0,
-                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-            )
-            for address in addresses
-        )
-        return [one for one in results if family in (socket.AF_UNSPEC, one["family"])]
-
-    async def close(self) -> None:
-        """Hold nothing, so let go of nothing."""

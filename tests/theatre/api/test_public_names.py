@@ -11,7 +11,7 @@ import pytest
 import theatre
 
 HEAVY = {
-    *("asyncio", "numpy", "aiohttp", "cryptography", "click", "jsonschema", "pydantic"),
+    *("asyncio", "numpy", "httptools", "cryptography", "click", "jsonschema", "pydantic"),
     "theatre.oracles",
     *("theatre.engine.replay", "theatre.engine.scoring", "theatre.engine.bundle_check.check"),
 }

@@ -21,7 +21,7 @@ OTHERS = {
     "greet": "Say hello.",
     **{name: line for name, (_, line) in OF_THE_SERVICE.items()},
 }
-HTTP_CLIENT = ("aiohttp", "yarl")
+HTTP_CLIENT = ("httptools", "yarl")
 HEAVY = (
     "numpy",
     "pydantic",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import aiohttp
 import pytest
+import uvloop
 from yarl import URL
 
 from tests.theatre.oracles.http_asking import LOOPBACK, NOW, adapter_of, ask
@@ -18,6 +19,7 @@ from tests.theatre.oracles.http_misbehaviour import hang
 from tests.theatre.oracles.loopback import (
     LoopbackServer,
     Received,
+    Respond,
     envelope,
     honest,
     response,
@@ -40,11 +42,14 @@ from theatre.oracles.errors import (
     OutboundRefusedError,
 )
 from theatre.oracles.http import HTTPOracleAdapter
+from theatre.oracles.http_client import Connection, HttpClient
 from theatre.oracles.outbound_policy import (
     Lookup,
     OutboundPolicy,
-    guarded_connector,
+    connect_once,
     is_own_address,
+    judged_lookup,
+    system_lookup,
 )
 
 RequestFor = Callable[..., OracleInvocationRequest]
@@ -59,6 +64,45 @@ def test_a_connection_is_used_again(request_for: RequestFor) -> None:
         assert server.connections == 1
 
 
+@pytest.mark.parametrize("name", ["X\r\nY", "X\nY", "X\0"])
+def test_no_header_makes_a_line_of_its_own(name: str) -> None:
+    async def session(url: URL) -> None:
+        async with contextlib.aclosing(HttpClient(seconds=20)) as client:
+            for headers in ({name: "z"}, {"X": name}):
+                with pytest.raises(ValueError, match="without line breaks"):
+                    await client.ask("GET", url, read=Connection.read, headers=headers)
+
+    with serving(honest) as server:
+        asyncio.run(session(URL(server.url)))
+        assert server.connections == 0
+
+
+def test_the_loop_of_the_service_asks_as_well(request_for: RequestFor) -> None:
+    async def session(url: str) -> list[Attempt]:
+        async with contextlib.aclosing(adapter_of(url)) as adapter:
+            return [await adapter.invoke(request_for(seq)) for seq in range(3)]
+
+    with serving(honest) as server:
+        attempts = uvloop.run(session(server.url))
+        assert server.is_left_alone()
+        assert [attempt.response.output_data for attempt in attempts] == [
+            {"echo": {"seq": seq}} for seq in range(3)
+        ]
+        assert server.connections == 1
+
+
+def test_a_trailer_is_no_header(request_for: RequestFor) -> None:
+    async def trail(request: Received, writer: asyncio.StreamWriter) -> None:
+        body = envelope(request)
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        end = b"\r\n0\r\nContent-Encoding: gzip\r\n\r\n"
+        writer.write(head + b"%x\r\n" % len(body) + body + end)
+
+    with serving(trail) as server:
+        (attempt,) = ask(server, request_for(1))
+    assert attempt.response.output_data == {"echo": {"seq": 1}}
+
+
 def test_an_answer_to_no_question_is_not_taken_for_the_next_one(request_for: RequestFor) -> None:
     async def answer_twice(request: Received, writer: asyncio.StreamWriter) -> None:
         writer.write(response(envelope(request)) * 2)
@@ -67,6 +111,20 @@ def test_an_answer_to_no_question_is_not_taken_for_the_next_one(request_for: Req
         first, second = ask(server, request_for(1), request_for(2))
     assert first.response.output_data == {"echo": {"seq": 1}}
     assert second.response.output_data in ({"echo": {"seq": 2}}, None)
+
+
+def test_the_beginning_of_a_second_answer_is_not_taken_for_the_next_one(
+    request_for: RequestFor,
+) -> None:
+    async def begin_again(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(response(envelope(request)) + b"HTTP/1.1 200 OK\r\nContent-Le")
+
+    with serving(begin_again) as server:
+        attempts = ask(server, request_for(1), request_for(2))
+        assert server.connections == 2
+    assert [one.response.output_data for one in attempts] == [
+        {"echo": {"seq": seq}} for seq in (1, 2)
+    ]
 
 
 def test_a_hundred_calls_are_under_way_at_once(request_for: RequestFor) -> None:
@@ -122,18 +180,26 @@ def test_a_cancelled_call_leaves_no_connection_and_the_adapter_usable(
     assert attempt.response.output_data == {"echo": {"seq": 2}}
 
 
-def test_closing_ends_a_call_that_is_under_way(request_for: RequestFor) -> None:
+async def hang_in_a_body_without_length(_: Received, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\n\r\n{}")
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("respond", [hang, hang_in_a_body_without_length])
+def test_closing_ends_a_call_that_is_under_way(respond: Respond, request_for: RequestFor) -> None:
     async def session(server: LoopbackServer) -> Attempt:
         adapter = adapter_of(server.url)
         call = asyncio.create_task(adapter.invoke(request_for()))
         assert await asyncio.to_thread(server.has_been_asked, times=1)
+        # As long as the loop takes to read what was written.
+        await connect_once(LOOPBACK, URL(server.url), lookup=system_lookup)
         await adapter.aclose()
         await adapter.aclose()
         with pytest.raises(AdapterClosedError):
             await adapter.invoke(request_for(2))
         return await call
 
-    with serving(hang) as server:
+    with serving(respond) as server:
         attempt = asyncio.run(session(server))
         assert server.is_left_alone()
     assert (attempt.response.status, attempt.reason) == (InvocationStatus.ERROR, "disconnected")
@@ -340,10 +406,10 @@ def test_an_address_is_this_machines_own_where_a_socket_can_be_bound_to_it(
 
 def test_a_service_that_was_elsewhere_is_not_connected_on_this_machine() -> None:
     async def session(url: URL) -> str:
-        connector = guarded_connector(LOOPBACK, url, is_refused=is_own_address)
-        async with aiohttp.ClientSession(connector=connector) as client:
-            with pytest.raises(aiohttp.ClientConnectorError) as caught:
-                await client.get(url)
+        client = HttpClient(lookup=judged_lookup(LOOPBACK, is_refused=is_own_address), seconds=20)
+        with pytest.raises(AddressNotAllowedError) as caught:
+            await client.ask("GET", url, read=lambda answer: answer.read(0), headers={})
+        await client.aclose()
         return str(caught.value)
 
     with serving(hang) as server:

@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from aiohttp import web
-
-from theatre.cli.witness_command import WitnessApp
+from theatre.cli.witness_command import WitnessServer
 from theatre.transparency.witness import Witness
+
+HERE = ("127.0.0.1", 0)
 
 
 @contextlib.asynccontextmanager
-async def serving(application: web.Application) -> AsyncIterator[str]:
-    """Serve an application on a free port; yield its URL."""
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
+async def serving(server: ThreadingHTTPServer) -> AsyncIterator[str]:
+    """Run a server on a thread; yield its URL."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
-        await runner.cleanup()
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+        thread.join()
 
 
-def files_below(folder: Path) -> web.Application:
+class QuietFiles(SimpleHTTPRequestHandler):
+    """Serves files, and writes nothing into what a test reads."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as the base class
+        """Log nothing."""
+
+
+def files_below(folder: Path) -> ThreadingHTTPServer:
     """Return what serves a folder's files, as any web server does."""
-    application = web.Application()
-    application.router.add_static("/", folder)
-    return application
+    return ThreadingHTTPServer(HERE, partial(QuietFiles, directory=folder))
 
 
-def witness_in(folder: Path, witness: Witness) -> web.Application:
+def witness_in(folder: Path, witness: Witness) -> WitnessServer:
     """Return a witness that keeps its checkpoints in a folder."""
     folder.mkdir(exist_ok=True)
-    return WitnessApp(witness, folder).application()
+    return WitnessServer(HERE, witness, folder)

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 from click.testing import CliRunner
 
 from tests.theatre.transparency.log_stage import signer
-from tests.theatre.transparency.loopback_log import files_below, serving, witness_in
+from tests.theatre.transparency.loopback_log import HERE, files_below, serving, witness_in
 from tests.theatre.transparency.test_record import committed, void
 from theatre.api.issuer_log import append_entries
 from theatre.api.log_network import compare_with_others
 from theatre.cli import cli
+from theatre.cli.witness_command import WitnessServer
 from theatre.files.open_commitments import OpenCommitment
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.continuation import recover
@@ -49,7 +48,7 @@ def policed(home: TrustHome, url: str) -> Trust:
     return trust
 
 
-def witness_of(trust: Trust, folder: Path) -> web.Application:
+def witness_of(trust: Trust, folder: Path) -> WitnessServer:
     """Return a witness that follows the log."""
     return witness_in(folder, Witness(WITNESS.key, WITNESS.sign, {trust.log.name: [trust.log]}))
 
@@ -131,18 +130,16 @@ async def test_another_process_of_the_same_log_that_was_quicker_is_no_restore(
     trust = policed(home, NOWHERE)
     await append_entries(home, trust, [GOOD])
     late = [BAD]
-    application = witness_of(trust, tmp_path / "w")
 
-    @web.middleware
-    async def hurried(
-        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        if late:
-            await append_entries(home, trust, [late.pop()])
-        return await handler(request)
+    class Hurried(WitnessServer):
+        def add(self, body: bytes) -> tuple[int, str, bytes]:
+            if late:
+                asyncio.run(append_entries(home, trust, [late.pop()]))
+            return super().add(body)
 
-    application.middlewares.append(hurried)
-    async with serving(application) as url:
+    (tmp_path / "w").mkdir()
+    followed = Witness(WITNESS.key, WITNESS.sign, {trust.log.name: [trust.log]})
+    async with serving(Hurried(HERE, followed, tmp_path / "w")) as url:
         trust = policed(home, url)
         compared = await compare_with_others(home.log, trust)
         assert (len(compared.witnesses), compared.missing) == (1, ())

@@ -11,18 +11,20 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from urllib.parse import urlencode
 
-import aiohttp
+from yarl import URL
 
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import TheatreError
+from theatre.oracles.http_client import Connection, HttpClient, NoResponseError
 
 BASE = "/api/v1"
 _SECONDS = 90.0
 _RUN_SECONDS = 900.0
-_CHUNK_BYTES = 65536
 _OVER = frozenset({"hitl", "end"})
 TAKEN = 409
+_REFUSED = 400
 T = TypeVar("T")
 
 
@@ -56,19 +58,21 @@ class ServiceClient:
     """Asks one service; every method blocks. Raises NoAnswerError, and DemoError for refusals."""
 
     runner: asyncio.Runner
-    session: aiohttp.ClientSession
+    client: HttpClient
+    address: URL
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     @contextlib.contextmanager
     def connected(cls, address: str) -> Iterator[Self]:
         """Open a client without an account, and close it."""
+        # A connection for each request: between two the service may have closed an idle one.
+        client = HttpClient(seconds=_SECONDS, keeps_connections=False)
         with asyncio.Runner() as runner:
-            session = runner.run(_open(address))
             try:
-                yield cls(runner=runner, session=session)
+                yield cls(runner=runner, client=client, address=URL(address))
             finally:
-                runner.run(session.close())
+                runner.run(client.aclose())
 
     def bearing(self, token: str) -> Self:
         """Return a client of the same service with an access token."""
@@ -76,18 +80,19 @@ class ServiceClient:
 
     def get(self, path: str, **query: str) -> Answer:
         """GET a path below the base."""
-        return self._run(self._ask("GET", path, params=query))
+        return self._run(self._ask("GET", path, query=query))
 
     def post(
         self, path: str, document: Mapping[str, Any] | None = None, *, expected: int | None = None
     ) -> Answer:
         """POST a document; `expected` is the one status besides 2xx that is let through."""
-        asked = self._ask("POST", path, expected=expected, json=document)
-        return self._run(asked)
+        kind, body = "application/json", b"" if document is None else json.dumps(document).encode()
+        return self._run(self._ask("POST", path, expected=expected, kind=kind, body=body))
 
     def post_form(self, path: str, **fields: str) -> Answer:
         """POST a form."""
-        return self._run(self._ask("POST", path, data=fields))
+        kind, body = "application/x-www-form-urlencoded", urlencode(fields).encode()
+        return self._run(self._ask("POST", path, kind=kind, body=body))
 
     def download(self, path: str, target: Path) -> int:
         """Write what a path gives into `target`; return the number of bytes."""
@@ -101,7 +106,7 @@ class ServiceClient:
     def _run(self, asked: Coroutine[Any, Any, T]) -> T:
         try:
             return self.runner.run(asked)
-        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+        except (NoResponseError, TimeoutError) as error:
             said = str(error) or type(error).__name__
             raise NoAnswerError(f"expected the service to answer, got: {said}") from error
 
@@ -111,59 +116,76 @@ class ServiceClient:
         path: str,
         *,
         expected: int | None = None,
-        **sent: Any,  # noqa: ANN401 - arguments of aiohttp's
+        query: Mapping[str, str] | None = None,
+        kind: str = "",
+        body: bytes = b"",
     ) -> Answer:
-        asked = self.session.request(method, f"{BASE}{path}", headers=self.headers, **sent)
-        async with asked as answer:
-            body = await answer.read()
-            if not answer.ok and answer.status != expected:
-                raise _refusal(method, path, answer.status, body)
-            return Answer(status=answer.status, body=body)
+        async def read(response: Connection) -> Answer:
+            answer = Answer(status=response.status, body=await response.read())
+            if answer.status >= _REFUSED and answer.status != expected:
+                raise _refusal(method, path, answer.status, answer.body)
+            return answer
+
+        return await self.client.ask(
+            method,
+            self._url(path).update_query(query or {}),
+            read=read,
+            headers={**self.headers, **({"Content-Type": kind} if body else {})},
+            body=body,
+        )
+
+    def _url(self, path: str) -> URL:
+        return self.address.join(URL(f"{BASE}{path}"))
 
     async def _download(self, path: str, target: Path) -> int:
-        size = 0
-        async with self.session.get(f"{BASE}{path}", headers=self.headers) as answer:
-            if not answer.ok:
-                raise _refusal("GET", path, answer.status, await answer.read())
+        async def write(response: Connection) -> int:
+            if response.status >= _REFUSED:
+                raise _refusal("GET", path, response.status, await response.read())
+            size = 0
             with target.open("wb") as handle:
-                async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
+                while chunk := await response.read_some():
                     size += handle.write(chunk)
-        return size
+            return size
+
+        return await self.client.ask("GET", self._url(path), read=write, headers=self.headers)
 
     async def _watch(self, path: str, on_change: Callable[[JsonObject], None]) -> dict[str, Any]:
         seen = "0"
+
+        async def follow(response: Connection) -> dict[str, Any] | None:
+            nonlocal seen
+            if response.status >= _REFUSED:
+                raise _refusal("GET", path, response.status, await response.read())
+            async for event in _events(response):
+                seen, theatre = event["id"], parse_object(event["data"].encode())
+                on_change(theatre)
+                if event["event"] in _OVER:
+                    return theatre
+            return None
+
         async with asyncio.timeout(_RUN_SECONDS):
             while True:
                 # A stream ends after a while, and is asked for again behind what was seen.
                 headers = {**self.headers, "Last-Event-ID": seen}
-                async with self.session.get(f"{BASE}{path}", headers=headers) as answer:
-                    if not answer.ok:
-                        raise _refusal("GET", path, answer.status, await answer.read())
-                    async for event in _events(answer.content):
-                        seen, theatre = event["id"], parse_object(event["data"].encode())
-                        on_change(theatre)
-                        if event["event"] in _OVER:
-                            return theatre
+                asked = self.client.ask("GET", self._url(path), read=follow, headers=headers)
+                if (theatre := await asked) is not None:
+                    return theatre
 
 
-async def _events(stream: aiohttp.StreamReader) -> AsyncIterator[dict[str, str]]:
+async def _events(stream: Connection) -> AsyncIterator[dict[str, str]]:
     """Yield the server-sent events of a stream that have data, as field → value."""
     event: dict[str, str] = {}
-    async for line in stream:
-        name, _, value = line.decode("utf-8").rstrip("\n").partition(": ")
-        if name:
-            event[name] = value
-        else:
-            if "data" in event:
-                yield event
-            event = {}
-
-
-async def _open(address: str) -> aiohttp.ClientSession:
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
-    # A connection for each request: between two the service may have closed an idle one.
-    connector = aiohttp.TCPConnector(force_close=True)
-    return aiohttp.ClientSession(address, connector=connector, timeout=timeout)
+    rest = b""
+    while chunk := await stream.read_some():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            name, _, value = line.decode("utf-8").partition(": ")
+            if name:
+                event[name] = value
+            else:
+                if "data" in event:
+                    yield event
+                event = {}
 
 
 def _refusal(method: str, path: str, status: int, body: bytes) -> DemoError:

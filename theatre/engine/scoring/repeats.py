@@ -82,11 +82,9 @@ def deciding_repeat(statuses: Sequence[InvocationStatus]) -> int:
     The first success, else the first failure, else (all refused) the first one: neither does one
     answer hide that the episode was answered, nor a refusal that it failed.
     """
-    for wanted in (lambda one: one is InvocationStatus.SUCCESS, lambda one: one.failed):
-        found = next((at for at, one in enumerate(statuses) if wanted(one)), None)
-        if found is not None:
-            return found
-    return 0
+    if InvocationStatus.SUCCESS in statuses:
+        return statuses.index(InvocationStatus.SUCCESS)
+    return next((at for at, one in enumerate(statuses) if one.failed), 0)
 
 
 def outcome_of_answer(status: InvocationStatus, outcome: EpisodeOutcome) -> EpisodeOutcome:

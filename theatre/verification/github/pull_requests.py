@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
-import aiohttp
 from yarl import URL
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import ParseError
 from theatre.files.durable import append_durably, replace_durably, truncate_durably
+from theatre.oracles.http_client import HttpClient
 from theatre.verification.errors import NoRecordError, RepositoryError
 from theatre.verification.github.rest import Answer, GitHubRest, Pace, find_commits
 from theatre.verification.records import (
@@ -244,7 +244,7 @@ def _from_patches(files: list[dict[str, Any]]) -> str:
 # Reads a repository's pull requests behind the root of a GitHub interface.
 
 
-_TIMEOUT = aiohttp.ClientTimeout(total=300, sock_connect=30, sock_read=60)
+_SECONDS = 300.0
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1"})
 
 
@@ -259,6 +259,6 @@ async def connect(
     origin = URL(root)
     if token and origin.scheme != "https" and origin.host not in _THIS_MACHINE:
         raise RepositoryError(f"expected https to send a token, got {origin.scheme}")
-    async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
-        rest = GitHubRest(session, origin, token=token, pages=cache, pace=pace)
+    async with aclosing(HttpClient(seconds=_SECONDS)) as client:
+        rest = GitHubRest(client, origin, token=token, pages=cache, pace=pace)
         yield PullRequests(rest, root, repository, cache)

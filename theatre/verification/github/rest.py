@@ -10,13 +10,14 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import quote
 
-import aiohttp
 from yarl import URL
 
 from theatre.engine.clock import Clock, Sleep
+from theatre.oracles.http_client import Connection, HttpClient, NoResponseError
 from theatre.verification.errors import RateLimitedError, RepositoryError
 
 # A range of commits as GitHub answers for it: which commits lie in `A..B`, or behind `B`.
@@ -103,14 +104,14 @@ class GitHubRest:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        client: HttpClient,
         origin: URL,
         *,
         token: str | None,
         pages: PageCache,
         pace: Pace,
     ) -> None:
-        self._session = session
+        self._client = client
         self._origin = origin
         self._pages = pages
         self._pace = pace
@@ -153,6 +154,7 @@ class GitHubRest:
         """Return an answer, or None for a status in `absent`; tries again what may pass."""
         target = self._own(url)
         problem = ""
+        read = partial(self._read, limit=limit, absent=absent)
         for failed in range(TRIES):
             if failed:
                 pause = min(_LONGEST_PAUSE, 2.0**failed) * (0.5 + self._pace.jitter() / 2)
@@ -160,34 +162,40 @@ class GitHubRest:
             try:
                 while True:
                     await self._wait(self._not_before - self._now(), "its limit is reached")
-                    async with self._session.get(
-                        target, headers={**self._headers(accept), **headers}, allow_redirects=False
-                    ) as response:
-                        if response.status in absent:
-                            self._note_limit(response, b"")
-                            return None
-                        answer = await _answer(response, limit)
-                        is_limited = self._note_limit(response, answer.body)
+                    sent = {**self._headers(accept), **headers}
+                    status, answer, is_limited = await self._client.ask(
+                        "GET", target, read=read, headers=sent
+                    )
+                    if answer is None:
+                        return None
                     if not is_limited:
                         break
                 is_whole = accept != JSON or answer.unread_bytes or _is_json(answer.body)
-                if response.status == _OK and is_whole:
+                if status == _OK and is_whole:
                     return answer
                 problem = "a body that was cut"
-                if response.status == _OK:
+                if status == _OK:
                     continue
-                problem = f"status {response.status}"
-                if response.status < _SERVER_ERROR:
+                problem = f"status {status}"
+                if status < _SERVER_ERROR:
                     raise RepositoryError(
                         f"expected {target.path} of {self._origin}, got {problem}: is the name "
                         "right, and does the token (GITHUB_TOKEN) reach it?"
                     )
-            except (aiohttp.ClientError, TimeoutError) as error:
-                problem = type(error).__name__
+            except (NoResponseError, TimeoutError) as error:
+                problem = str(error) or "no answer in time"
         raise RepositoryError(
             f"expected {target.path} of {self._origin}, got {problem} {TRIES} times; what was "
             "read is kept: try again later"
         )
+
+    async def _read(
+        self, response: Connection, *, limit: int, absent: frozenset[int]
+    ) -> tuple[int, Answer | None, bool]:
+        """Return status and answer, and whether the request was refused for its limit."""
+        answer = None if response.status in absent else await _answer(response, limit)
+        is_limited = self._note_limit(response, b"" if answer is None else answer.body)
+        return response.status, answer, is_limited
 
     def _own(self, url: str) -> URL:
         target = URL(url, encoded=True)
@@ -203,10 +211,10 @@ class GitHubRest:
         }
         return headers | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
 
-    def _note_limit(self, response: aiohttp.ClientResponse, body: bytes) -> bool:
+    def _note_limit(self, response: Connection, body: bytes) -> bool:
         """Remember until when to wait; say whether this very request was refused for it."""
-        after, reset = _seconds(response, "Retry-After"), _seconds(response, "X-RateLimit-Reset")
-        used_up = response.headers.get("X-RateLimit-Remaining") == "0"
+        after, reset = _seconds(response, "retry-after"), _seconds(response, "x-ratelimit-reset")
+        used_up = response.value("x-ratelimit-remaining") == "0"
         refused = response.status == _TOO_MANY or (
             response.status == _FORBIDDEN
             and (used_up or after is not None or b"rate limit" in body.lower())
@@ -247,21 +255,21 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-async def _answer(response: aiohttp.ClientResponse, limit: int) -> Answer:
+async def _answer(response: Connection, limit: int) -> Answer:
     body, unread = bytearray(), 0
-    async for chunk in response.content.iter_any():
+    while chunk := await response.read_some():
         room = max(0, limit - len(body))
         body += chunk[:room]
         unread += len(chunk) - min(room, len(chunk))
-    following = _NEXT.search(response.headers.get("Link", ""))
+    following = _NEXT.search(response.value("link") or "")
     return Answer(
         body=bytes(body),
         unread_bytes=unread,
         next_url=following[1] if following else None,
-        etag=response.headers.get("ETag"),
+        etag=response.value("etag"),
     )
 
 
-def _seconds(response: aiohttp.ClientResponse, header: str) -> int | None:
-    value = response.headers.get(header, "")
+def _seconds(response: Connection, header: str) -> int | None:
+    value = response.value(header) or ""
     return int(value) if re.fullmatch(r"[0-9]{1,12}", value) else None
