@@ -4,9 +4,12 @@
 .PHONY: soak-adversaries publish bench bench-peers models gallery lock clean
 
 PYTHON = $$(sh .ci/pythons | head -n 1)
+PIP = .venv/.pip-installed
 RUN = .venv/.run-installed
 DEV = .venv/.dev-installed
 BIN = .venv/bin/python -m
+# The lock files name all, so nothing is looked for. Compiled when first loaded: that is a small part.
+INSTALL = $(BIN) pip install --quiet --disable-pip-version-check --no-compile --no-deps
 
 # Hundreds of processes load the same modules: what is compiled stays so, whatever the caller has set.
 PYTHONDONTWRITEBYTECODE =
@@ -19,11 +22,12 @@ TESTS = OPENBLAS_NUM_THREADS=1 $(BIN) pytest -n $(WORKERS) --dist worksteal
 demo: $(RUN)
 	.venv/bin/echelon demo
 
-# All at once: checks and the other Pythons use the moments in which tests wait. What those two print
-# stands at the end: an error among ten thousand dots is one that no reader finds.
-test: $(DEV)
-	@$(MAKE) -j 3 check.log pythons.log tests; ended=$$?; cat .venv/check.log .venv/pythons.log; exit $$ended
+# All at once: checks and the other Pythons use the moments in which tests wait, or are installed. What
+# those two print stands at the end: an error among ten thousand dots is one that no reader finds.
+test: $(PIP)
+	@$(MAKE) -j 3 pythons.log check.log tests; ended=$$?; cat .venv/check.log .venv/pythons.log; exit $$ended
 
+check.log: $(DEV)
 check.log pythons.log:
 	@$(MAKE) $(@:.log=) >.venv/$@ 2>&1
 
@@ -40,7 +44,7 @@ tests: $(DEV)
 	$(TESTS) -m "not soak" --cov --cov-report=term
 
 # Vectors, Cartograph and results_hash on every other supported Python of this machine.
-pythons: .venv/bin/python
+pythons: $(PIP)
 	sh .ci/reproduce
 
 # What `make test` leaves out, in five parts of which CI runs one for each commit.
@@ -123,16 +127,20 @@ gallery: .venv-gallery
 .venv/bin/python:
 	"$(PYTHON)" -m venv .venv
 
-$(RUN): .venv/bin/python requirements.lock pyproject.toml
-	$(BIN) pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN) pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+$(PIP): .venv/bin/python .ci/pip.lock
+	$(INSTALL) --require-hashes -r .ci/pip.lock
+	touch $(PIP)
+
+$(RUN): $(PIP) requirements.lock pyproject.toml
+	$(INSTALL) --require-hashes -r requirements.lock
+	$(INSTALL) --no-build-isolation -e .
 	touch $(RUN)
 
-# Compiled when first loaded: the tests need a small part of what their tools come with.
-$(DEV): requirements-dev.lock $(RUN)
-	$(BIN) pip install --quiet --disable-pip-version-check --no-compile \
-		--require-hashes -r requirements-dev.lock
-	touch $(DEV)
+# These are the packages of $(RUN), and more.
+$(DEV): $(PIP) requirements-dev.lock pyproject.toml
+	$(INSTALL) --require-hashes -r requirements-dev.lock
+	$(INSTALL) --no-build-isolation -e .
+	touch $(RUN) $(DEV)
 
 # Needs uv; the lock files carry hashes and no index address.
 lock:

@@ -109,11 +109,22 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     # Nothing that is loaded or collected becomes garbage: looking for some takes a second.
     gc.disable()
     tracer = _tracer(session.config)
-    if tracer is not None:
-        for module in pkgutil.walk_packages(engine.__path__, f"{engine.__name__}."):
-            importlib.import_module(module.name)
-        _pause(tracer)
-    return (yield)
+    with Path(__file__).open("rb") as turn:
+        if hasattr(session.config, "workerinput"):
+            _wait_for_the_first(turn.fileno())
+        if tracer is not None:
+            for module in pkgutil.walk_packages(engine.__path__, f"{engine.__name__}."):
+                importlib.import_module(module.name)
+            _pause(tracer)
+        return (yield)
+
+
+def _wait_for_the_first(turn: int) -> None:
+    """Let one worker load and compile what is new alone: the others load what it compiled."""
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fcntl.flock(turn, fcntl.LOCK_SH)
 
 
 @pytest.hookimpl(tryfirst=True)
