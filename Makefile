@@ -25,7 +25,8 @@ demo: $(RUN)
 # All at once: checks and the other Pythons use the moments in which tests wait, or are installed. What
 # those two print stands at the end: an error among ten thousand dots is one that no reader finds.
 test: $(PIP)
-	@$(MAKE) -j 3 pythons.log check.log tests; ended=$$?; cat .venv/check.log .venv/pythons.log; exit $$ended
+	@$(MAKE) -j 3 pythons.log check.log tests && ended= || ended=$$?; \
+		cat .venv/check.log .venv/pythons.log; exit $$ended
 
 check.log: $(DEV)
 check.log pythons.log:
