@@ -25,8 +25,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.benchmarks.trivial_theatre import Mode, commit, construct, run
-
 CHECKOUT = Path(__file__).parents[2]
 OWN = CHECKOUT / ".venv" / "bin" / "python"
 TASK = "fixtures/harness/http_task.py"
@@ -68,6 +66,9 @@ def measure(words: list[str], environment: Mapping[str, str]) -> Taken:
 
 def run_here(url: str, episodes: int) -> None:
     """Run so many episodes to a sealed bundle."""
+    # Here, not above: inspect_ai's process would pay for the engine, and hide what the hook loads.
+    from tests.benchmarks.trivial_theatre import Mode, commit, run
+
     mode = Mode(name="peers", concurrency=CONCURRENCY, sanitises=False)
     with tempfile.TemporaryDirectory() as folder:
         store, theatre_id = commit(Path(folder) / "home", episodes, mode)
@@ -132,6 +133,8 @@ def show(title: str, taken: Sequence[dict[str, Taken]]) -> None:
 
 def compare(episodes: int, rounds: int, seconds: float) -> None:
     """Print the figures: of whole processes, and of an episode more, without what starts cost."""
+    from tests.benchmarks.trivial_theatre import construct
+
     few, whole, slopes = max(1, episodes // 4), [], []
     with construct(seconds) as url, tempfile.TemporaryDirectory() as folder:
         one_round(url, Path(folder) / "bytecode-is-written", 1)
