@@ -152,7 +152,7 @@ class InvocationMetadata(_CopiedForm):
         return document
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OracleInvocationRequest(_CopiedForm):
     """What a construct receives. It never holds an expectation, a label or a path."""
 
@@ -163,14 +163,6 @@ class OracleInvocationRequest(_CopiedForm):
     construct_version: str
     input_data: dict[str, Any]
     metadata: InvocationMetadata
-
-    @cached_property
-    def _document(self) -> JsonObject:
-        return _CopiedForm.as_document(self)
-
-    def as_document(self) -> JsonObject:
-        """Return the one document that is sent and kept; none may change it."""
-        return self._document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
