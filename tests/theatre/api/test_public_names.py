@@ -28,11 +28,12 @@ for name in theatre.__all__:
 print(json.dumps(report))
 """
 LOADED_BY_PLUGIN = """
-import json, sys
-import heapq, pytest
+import json, os, sys
+import heapq, pytest, typing
 
+os.environ.pop("ECHELON_INSPECT", None)
 before = set(sys.modules)
-import theatre.pytest_plugin
+import {0}
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
@@ -72,5 +73,11 @@ def test_who_imports_a_name_waits_for_nothing_that_it_does_not_use() -> None:
     assert {name: heavy for name, heavy in loaded.items() if name and heavy} == {}
 
 
-def test_the_plug_in_loads_nothing_of_the_project_in_a_session_that_does_not_use_it() -> None:
-    assert printed_by(LOADED_BY_PLUGIN) == ["theatre", "theatre.pytest_plugin"]
+@pytest.mark.parametrize(
+    ("plug_in", "with_it"),
+    [("theatre.pytest_plugin", []), ("theatre.api.inspect_hook", ["theatre.api"])],
+)
+def test_a_plug_in_loads_nothing_of_the_project_in_a_session_that_does_not_use_it(
+    plug_in: str, with_it: list[str]
+) -> None:
+    assert printed_by(LOADED_BY_PLUGIN.format(plug_in)) == ["theatre", *with_it, plug_in]

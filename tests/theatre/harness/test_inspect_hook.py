@@ -14,7 +14,8 @@ import pytest
 
 from tests.theatre.forged_bundle import check, document, failed_ids, load
 from tests.theatre.harness.conftest import LOGS
-from theatre.api.inspect_hook import VARIABLE, TaskRecording, begin_task
+from theatre.api.inspect_hook import VARIABLE
+from theatre.api.inspect_recording import TaskRecording, begin_task
 from theatre.api.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import TheatreError
