@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
+from uuid import UUID
 
 from theatre.engine.canonical_json import JsonValue, canonical_bytes
 from theatre.engine.errors import CoinError
@@ -87,19 +88,15 @@ class Coin:
         """
         # Not `hmac.digest`: it lets go of the interpreter each time, and another program's
         # threads, a harness's, would be waited for at every draw.
-        keyed = _keyed(self.secret, run_nonce)
-        inner, outer = keyed[0].copy(), keyed[1].copy()
-        inner.update(canonical_bytes([purpose.value, commitment_hash, *parts]))
-        outer.update(inner.digest())
-        return outer.digest()
+        keyed = _keyed(self.secret, run_nonce).copy()
+        keyed.update(canonical_bytes([purpose.value, commitment_hash, *parts]))
+        return keyed.digest()
 
 
 @lru_cache(maxsize=8)
-def _keyed(secret: bytes, run_nonce: bytes) -> tuple[hashlib._Hash, hashlib._Hash]:
-    """Return what the draws of one run begin with (RFC 2104, 2); to be copied, not updated."""
-    key = hmac.digest(secret, run_nonce, hashlib.sha256).ljust(hashlib.sha256().block_size, b"\0")
-    inner, outer = (bytes(byte ^ pad for byte in key) for pad in (0x36, 0x5C))
-    return hashlib.sha256(inner), hashlib.sha256(outer)
+def _keyed(secret: bytes, run_nonce: bytes) -> hmac.HMAC:
+    """Return what the draws of one run begin with; to be copied, not updated."""
+    return hmac.new(hmac.digest(secret, run_nonce, hashlib.sha256), digestmod=hashlib.sha256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +164,6 @@ class Draws:
 
 def _uuid8(drawn: bytes) -> str:
     """Return 16 bytes as a UUID of RFC 9562, 5.8: six bits of them say version and variant."""
-    # As text: the arithmetic of `uuid.UUID` would take as long as the draw.
-    text = bytes((*drawn[:6], drawn[6] & 0x0F | 0x80, drawn[7], drawn[8] & 0x3F | 0x80)).hex()
-    text += drawn[9:].hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    # Bytes: arithmetic over 128 bits would take as long as the draw.
+    marked = (*drawn[:6], drawn[6] & 0x0F | 0x80, drawn[7], drawn[8] & 0x3F | 0x80, *drawn[9:])
+    return str(UUID(bytes=bytes(marked)))
