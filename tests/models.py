@@ -145,7 +145,7 @@ def prompt() -> str:
 
 
 @contextlib.contextmanager
-def server(*more: str) -> Iterator[None]:
+def server(*more: str) -> Iterator[subprocess.Popen[bytes]]:
     """Serve the small model on its port of 127.0.0.1; what is installed says where both are.
 
     `more` are further flags of the server.
@@ -166,7 +166,7 @@ def server(*more: str) -> Iterator[None]:
     ) as process:
         try:
             wait_for_health(process, f"http://127.0.0.1:{PORT}/health")
-            yield
+            yield process
         finally:
             process.terminate()
 

@@ -14,11 +14,12 @@ import click
 
 from theatre.cli.exits import echo, is_terminal
 from theatre.drafts.asking import default_answer, default_prompt
-from theatre.drafts.compilation import nearest, theatre_id_of
+from theatre.drafts.compilation import nearest
 from theatre.drafts.errors import FolderTakenError
 from theatre.drafts.tables import GroundTruth, Table, ground_truth, read_table
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import resource_root
+from theatre.engine.templates import theatre_id_of
 
 DRAFT, DATA = "echelon.yaml", "ground_truth.jsonl"
 WORKFLOW = ".github/workflows/echelon.yml"

@@ -6,7 +6,6 @@ have alike. What is committed is the template alone; nothing of the draft is in 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ from theatre.drafts.errors import DraftError
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
 from theatre.engine.schema_registry import SchemaRegistry, SchemaViolation, json_pointer
-from theatre.engine.templates import FALLS_SHORT, MEETS, NEWEST
+from theatre.engine.templates import FALLS_SHORT, MEETS, NEWEST, theatre_id_of
 
 SCHEMA = "echelon_draft_schema.json"
 DEFAULT_SCORER = "exact_match"
@@ -35,8 +34,6 @@ _PROVIDERS: Mapping[str, tuple[str, str]] = {
 """Where each provider is, and the variable of its key, where a draft names a model alone."""
 _CALLABLE = re.compile(r"[A-Za-z_][\w./]*?(\.py)?:[A-Za-z_]\w*")
 _LONGEST_CRITERION = 32
-_ID_LETTERS = 8
-_AS_LETTERS = str.maketrans("0123456789", "ghijklmnop")
 
 
 def compile_draft(draft: JsonObject, scorers: Mapping[str, Scorer]) -> JsonObject:
@@ -253,20 +250,6 @@ def _written_measures(draft: JsonObject) -> list[tuple[str, JsonValue]]:
     if not is_asked and "criteria" in template:
         return []
     return [("/measure", draft.get("measure", DEFAULT_SCORER))]
-
-
-def theatre_id_of(name: str) -> str:
-    """Return the theatre id of a name; that of another name is another one.
-
-    Theatre ids have small letters and underscores alone. Where that loses something of the name,
-    eight letters of its SHA-256 follow.
-    """
-    slug = re.sub(r"[^a-z]+", "_", name.lower()).strip("_")
-    if slug and slug == name:
-        return f"product_{slug}_v1"
-    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()
-    letters = digest[:_ID_LETTERS].translate(_AS_LETTERS)
-    return f"product_{slug or 'theatre'}_{letters}_v1"
 
 
 def _as_object(measure: JsonValue) -> JsonObject:

@@ -7,7 +7,9 @@ Past 400 lines: a class for each object that the schema names, and the two ways 
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
@@ -256,6 +258,24 @@ class Fork(_Part):
     def asks_for_judgement(self) -> bool:
         """Return whether it asks if an answer meets the expectation."""
         return {MEETS, FALLS_SHORT} <= set(self.option_ids)
+
+
+_ID_LETTERS = 8
+_AS_LETTERS = str.maketrans("0123456789", "ghijklmnop")
+
+
+def theatre_id_of(name: str, family: str = "product") -> str:
+    """Return the theatre id of a name; that of another name is another one.
+
+    Theatre ids have small letters and underscores alone. Where that loses something of the name,
+    eight letters of its SHA-256 follow. `family` is the first word.
+    """
+    slug = re.sub(r"[^a-z]+", "_", name.lower()).strip("_")
+    if slug and slug == name:
+        return f"{family}_{slug}_v1"
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()
+    letters = digest[:_ID_LETTERS].translate(_AS_LETTERS)
+    return f"{family}_{slug or 'theatre'}_{letters}_v1"
 
 
 def fold_case(text: str) -> str:

@@ -15,6 +15,7 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.errors import CanonicalisationError
 from theatre.engine.models import Scorer
+from theatre.engine.templates import theatre_id_of
 from theatre.harness.samples import SCORES, HarnessLog, HarnessLogError, Measure, rescore
 
 GROUND_TRUTH, ANSWERS, TEMPLATE = "ground_truth.jsonl", "answers.jsonl", "template.json"
@@ -183,10 +184,10 @@ def recorded_template(
         config["harness"] = harness
     return {
         "schema_version": "2.2.0",
-        "theatre_id": f"{adapter_type}_{construct}_v1",
+        "theatre_id": theatre_id_of(construct, adapter_type),
         "template_family": "PRODUCT",
         "execution_path": "replay",
-        "display_name": f"Answers of {construct}, asked by {harness or 'another program'}",
+        "display_name": f"Answers of {construct}, asked by {harness or 'another program'}"[:100],
         "criteria": {
             "criteria_ids": [*chosen],
             "criteria_human": "Criteria that end with _reported are what the other program said.",

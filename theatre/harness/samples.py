@@ -84,7 +84,7 @@ class HarnessLog:
 
 def identifier(text: str) -> str:
     """Return a name that constructs, criteria and templates can have."""
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:24] or "unnamed"
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:64].strip("_") or "unnamed"
 
 
 def unit_score(value: JsonValue) -> float | None:

@@ -16,9 +16,9 @@ from theatre.api.draft_files import pin_file
 from theatre.api.template_files import read_written
 from theatre.api.workspace import Workspace
 from theatre.cli.init_command import init
-from theatre.drafts.compilation import theatre_id_of
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import resource_root
+from theatre.engine.templates import theatre_id_of
 
 ROWS = "\n".join(f"word {number},{'odd' if number % 2 else 'even'}" for number in range(100))
 URL = "http://127.0.0.1:9/v1"

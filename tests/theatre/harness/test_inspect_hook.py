@@ -86,6 +86,15 @@ def test_it_is_committed_before_the_first_sample_and_scores_as_the_harness_did(
     assert failed_ids(check(bundle)) == set()
 
 
+def test_a_model_of_any_name_is_committed(spec: dict[str, Any]) -> None:
+    # Theatre ids have no digits, nor an underscore before their version.
+    long = f"openai-api/local/{'gemma3-' * 9}270m"
+    for model in ("openai/gpt-4o-mini", "hf/meta-llama/Llama-3.1-70B-Instruct", long, "7b"):
+        task = begin_task(spec | {"model": model, "eval_id": model}, LOG["plan"], SAMPLES)
+        task.end_sample(SAMPLES[0])
+        assert task.seal() == f"theatre {task.run.theatre_id}: certified, UNVERIFIED"
+
+
 def test_a_harness_that_answers_from_the_targets_gets_no_tier(spec: dict[str, Any]) -> None:
     samples = [right(seq) for seq in range(1, 61)]
     task = begin_task(spec, LOG["plan"], samples)
