@@ -543,7 +543,6 @@ KEPT: tuple[str, ...] = (
     "tests/theatre/test_isolated_runs.py::test_a_construct_that_could_read[reads files",
     "tests/theatre/test_schema_registry.py::test_a_shipped_schema_is_valid[echelon_rlmf",
     "tests/theatre/test_schema_registry.py::test_a_shipped_schema_is_valid[echelon_theatre_schema_v2_2",
-    "tests/theatre/test_scoring_bootstrap.py::test_bca_agrees_with_scipy_within[50]",
     "tests/theatre/test_scoring_corrections.py::test_a_rate_holds[0.9, 0.9-400",
     "tests/theatre/test_template_credentials.py::test_hostile_text[a:",
     "tests/theatre/test_verify_bundle.py::test_no_document_makes_it_crash[NaN",

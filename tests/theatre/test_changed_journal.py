@@ -13,7 +13,7 @@ from tests.theatre.files.journal_conformance import THEATRE_ID, result
 from tests.theatre.forked_echelon import forked
 from tests.theatre.journal_edits import EDITS, batch_of, entries_of
 from tests.theatre.runs import ScriptedAdapter, episodes, pilot_stage, right
-from tests.theatre.test_resume import BATCH, kill_after
+from tests.theatre.test_resume import BATCH, die_after
 from tests.theatre.witnessed_theatre import WitnessedTheatre, witnessed_theatre
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import JournalChangedError
@@ -40,7 +40,7 @@ def is_refused(resolution: JsonObject, where: str) -> None:
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> WitnessedTheatre:
     theatre = witnessed_theatre(tmp_path_factory.mktemp("killed") / "theatre")
-    kill_after(theatre, 40, theatre.template)
+    die_after(theatre, 40, theatre.template)
     return theatre
 
 

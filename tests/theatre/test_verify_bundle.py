@@ -413,7 +413,8 @@ def targets(bundles: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     for name, bundle in bundles.items():
         tried = target(bundle, tmp_path_factory.mktemp("target") / "bundle")
         by_place: defaultdict[tuple[str, str, str], list[Mutant]] = defaultdict(list)
-        for mutant in mutants(tried.files):
+        tested = {file for run, _, _, file, _ in RULES if run == name}
+        for mutant in mutants({file: tried.files[file] for file in tested}):
             by_place[mutant.kind, mutant.place, mutant.file].append(mutant)
         found[name] = (tried, by_place)
     return found

@@ -104,9 +104,9 @@ class WitnessedTheatre:
         data = (self.store_folder / "audit_trail.jsonl").read_bytes()
         return [parse_object(line) for line in data.splitlines()]
 
-    def run(self, *arguments: str | Path) -> Answer:
+    def run(self, *arguments: str | Path, die_before: tuple[str, int] | None = None) -> Answer:
         """Run `echelon theatre` on the store."""
-        return forked("theatre", *arguments, home=self.home)
+        return forked("theatre", *arguments, home=self.home, die_before=die_before)
 
 
 def witnessed_theatre(folder: Path, *, at_end: str = "") -> WitnessedTheatre:
