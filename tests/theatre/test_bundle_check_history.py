@@ -59,7 +59,7 @@ ONCE = "facts and a history that a tier follows from / expected each of the {} o
 PAST = "facts and a history that a tier follows from / expected {} not later than "
 
 
-@pytest.mark.untraced_but("a run twice", "an attestation to come", "no UUID")
+@pytest.mark.untraced_but("an attestation to come", "no UUID")
 @pytest.mark.parametrize(
     ("edit", "why"),
     [

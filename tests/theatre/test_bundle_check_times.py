@@ -96,6 +96,9 @@ CASES: list[tuple[str, Edit, set[str]]] = [
 # fmt: on
 
 
+@pytest.mark.untraced_but(
+    "asked earlier than that", "answered after that", "answered before it was asked"
+)
 @pytest.mark.parametrize(("edit", "failed"), [pytest.param(*c[1:], id=c[0]) for c in CASES])
 def test_calls_and_answers_follow_each_other_between_commitment_and_sealing(
     files: Files, tmp_path: Path, edit: Edit, failed: set[str]

@@ -70,7 +70,7 @@ def checked_with(folder: Path, sanitiser: InputSanitiser | None) -> CheckReport:
     )
 
 
-@pytest.mark.untraced_but("None-none")
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("sanitiser", "installed"),
     [
@@ -128,6 +128,7 @@ def test_a_defect_shows_beside_a_sanitiser_that_is_missing(
     assert failed_ids(report) == failed
 
 
+@pytest.mark.untraced
 def test_a_bundle_of_another_sanitiser_throughout_is_unavailable(
     files: Files, tmp_path: Path
 ) -> None:

@@ -174,6 +174,7 @@ def test_reliability_less_resolution_plus_uncertainty_plus_within_bin_is_the_bri
     assert min(parts.reliability, parts.resolution, parts.uncertainty) >= 0
 
 
+@pytest.mark.untraced
 @given(STATED)
 def test_murphys_parts_and_the_ece_are_the_textbook_ones(stated: list[Stated]) -> None:
     grouped: dict[int, list[Stated]] = {}

@@ -59,6 +59,7 @@ def test_each_vector_canonicalises_to_its_output_and_its_hex(name: str) -> None:
     assert canonical_bytes(parse_json(expected)) == expected
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -166,6 +167,7 @@ def test_the_form_is_that_of_the_reference_package(value: JsonValue) -> None:
     assert canonical_json(value).encode("utf-8") == canonical_bytes(value)
 
 
+@pytest.mark.untraced
 @given(
     st.dictionaries(TEXT, st.integers(0, 9), max_size=8).flatmap(
         lambda document: st.tuples(st.just(document), st.permutations(list(document.items())))

@@ -88,6 +88,7 @@ def test_verify_bundle_writes_the_same_forms_and_lets_nothing_in_that_has_none()
             refuse()
 
 
+@pytest.mark.untraced
 @needs_node
 def test_each_form_is_that_of_node() -> None:
     script = """
@@ -174,6 +175,7 @@ def changed(change: str) -> str:
     return CHANGED.format(binary=binary, change=change)
 
 
+@pytest.mark.untraced
 def test_orjson_as_it_is_is_trusted(tmp_path: Path) -> None:
     form = rfc8785.dumps(RECORD).decode()
     assert IS_TRUSTED
@@ -187,6 +189,7 @@ def test_an_orjson_that_writes_otherwise_is_not_asked(change: str, tmp_path: Pat
     assert told_with(changed(change), tmp_path) == [False, False, rfc8785.dumps(RECORD).decode()]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "source",
     [

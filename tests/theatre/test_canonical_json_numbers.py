@@ -25,7 +25,7 @@ from theatre.engine.errors import CanonicalisationError
 pytestmark = pytest.mark.untraced
 
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
-DOUBLES = int(os.environ.get("ECHELON_TEST_DOUBLES", "1000000" if SOAK else "200000"))
+DOUBLES = int(os.environ.get("ECHELON_TEST_DOUBLES", "1000000" if SOAK else "50000"))
 BATCH = 10_000
 NEIGHBOURS = 200 if SOAK else 10
 APPENDIX_B = [

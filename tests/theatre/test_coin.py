@@ -142,6 +142,7 @@ def test_receipt_certificate_and_bundle_name_one_coin(run: Finished) -> None:
     assert "  coin.txt\n" in sums
 
 
+@pytest.mark.untraced
 def test_a_record_has_the_id_of_the_dataset_and_the_alias_that_was_sent(run: Finished) -> None:
     draws = Draws(COIN, str(run.document("certificate.json")["commitment_hash"]))
     for seq in (1, 2, 3):
@@ -256,6 +257,7 @@ def test_a_sealed_bundle_needs_no_coin_any_more(tmp_path: Path) -> None:
     assert stage.run(ScriptedAdapter()).resolution == sealed.resolution
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("certificate_run", [True, False], ids=["nothing scored", "rehearsal"])
 def test_a_run_without_a_bundle_reveals_nothing(tmp_path: Path, *, certificate_run: bool) -> None:
     unscorable = [{**one, "expected_output": {}} for one in episodes(2)]

@@ -41,6 +41,7 @@ def test_backtested_and_proven_get_what_they_declare(tier: str, declared: str) -
     assert ConstraintYieldingGate.resolve_review_preference(tier, declared) == declared
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("tier", TRUSTED)
 @pytest.mark.parametrize(
     "declared", [None, "", "SKIP", "Skip", " skip", "skip ", "skip\n", "none", "off", "\uff53kip"]
@@ -77,6 +78,7 @@ def test_every_other_tier_is_full_whatever_is_declared(
     assert ConstraintYieldingGate.resolve_review_preference(tier, declared) == "full"
 
 
+@pytest.mark.untraced
 @given(tier=anything.filter(lambda value: value not in TRUSTED), declared=st.sampled_from(REVIEWS))
 def test_no_value_but_two_exact_texts_opens_the_gate(tier: str, declared: str) -> None:
     assert effective_review(tier, declared) == "full"

@@ -420,6 +420,7 @@ except BundleError as error:
 """
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("kind", "path"),
     [

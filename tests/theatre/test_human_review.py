@@ -97,6 +97,7 @@ def test_an_author_s_score_is_refused_however_the_name_is_written(
     }
 
 
+@pytest.mark.untraced
 def test_names_are_the_same_in_any_unicode_form_and_case(tmp_path: Path) -> None:
     decomposed, upper = "Zoe\u0308 Stra\u00dfe", "ZO\u00cb STRASSE"
     stage = rated_stage(tmp_path, episodes(3), changes={"/metadata": {"author": decomposed}})
@@ -115,6 +116,7 @@ def test_an_author_may_score_where_the_template_says_so(tmp_path: Path) -> None:
     assert rate(waiting.stage, "Ada Author", dict.fromkeys(waiting.items, 3)).enough
 
 
+@pytest.mark.untraced
 def test_without_a_word_on_identities_authors_are_kept_out_and_one_person_is_enough(
     tmp_path: Path,
 ) -> None:
@@ -222,12 +224,14 @@ def test_a_comment_that_cannot_be_kept_as_it_is_is_refused(waiting: Waiting, com
     assert code == "comment-unreadable"
 
 
+@pytest.mark.untraced
 def test_a_comment_is_kept(fresh: Waiting) -> None:
     rate(fresh.stage, "Grace", [fresh.score(comment="too red,\nby far")])
     (noted,) = details(trail_of(fresh.stage), "human_score")
     assert noted["comment"] == "too red,\nby far"
 
 
+@pytest.mark.untraced
 def test_of_several_scores_all_are_taken_or_none_and_each_reason_is_told(
     waiting: Waiting,
 ) -> None:

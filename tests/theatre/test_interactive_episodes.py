@@ -161,6 +161,7 @@ def test_a_turn_that_fails_is_the_last_and_leaves_no_result(run: Finished) -> No
     assert (len(run.calls(2)), run.record(2)["episode_result"]) == (2, None)
 
 
+@pytest.mark.untraced
 def test_the_check_plays_every_episode_again(run: Finished) -> None:
     report = checked(run.bundle, RUNNER)
     assert failed(report) == set()

@@ -213,12 +213,7 @@ def test_the_check_asks_all_of_it_again(run: Finished) -> None:
 
 
 @pytest.mark.untraced_but(
-    "1-<lambda>-invocations2",
-    "1-edit-invocations2",
-    "1-edit-invocations4",
-    "1-edit-invocations6",
-    "1-edit-invocations8",
-    "3-edit-invocations",
+    "1-edit-invocations2", "1-edit-invocations4", "1-edit-invocations6", "3-edit-invocations"
 )
 @pytest.mark.parametrize(
     ("seq", "edit", "found"),
@@ -248,6 +243,7 @@ def test_whoever_rewrites_an_exchange_is_found_out(
     assert found in failed(checked(bundle, TOLD))
 
 
+@pytest.mark.untraced
 def test_without_the_scorer_its_exchanges_are_unavailable_and_not_wrong(run: Finished) -> None:
     report = checked(run.bundle)
     assert "invocations" not in failed(report)
@@ -394,6 +390,7 @@ def test_a_plan_counts_what_its_pilot_asked_a_judge(repeated: Finished) -> None:
     assert costs.judge_calls == len(exchanges) / (4 * K) > 0
 
 
+@pytest.mark.untraced
 def test_the_check_asks_about_each_answer_again(repeated: Finished) -> None:
     report = checked(repeated.bundle, TOLD)
     assert (failed(report), report.unavailable) == (set(), ())
@@ -423,6 +420,12 @@ def swapped(member: str, record: dict[str, Any]) -> None:
     record[member] = [*reversed(record[member])]
 
 
+@pytest.mark.untraced_but(
+    "<lambda>-invocations-False0",
+    "<lambda>-invocations-True1",
+    "<lambda>-invocations-True5",
+    "<lambda>-scores-False1",
+)
 @pytest.mark.parametrize(
     ("edit", "found", "is_found_by_script"),
     [

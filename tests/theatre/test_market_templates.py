@@ -133,6 +133,7 @@ def test_a_family_is_valid_without_a_warning(family: str) -> None:
     assert validated(market(family)) == ValidationReport(errors=(), warnings=())
 
 
+@pytest.mark.untraced
 @FAMILIES
 def test_a_family_commits_with_its_escrow_and_cannot_be_run(family: str) -> None:
     template = market(family)

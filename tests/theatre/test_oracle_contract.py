@@ -221,6 +221,7 @@ def test_a_detail_is_freed_of_control_characters_and_cut(text: str, cleaned: str
     assert clean_detail(text) == cleaned
 
 
+@pytest.mark.untraced
 @given(st.text(st.characters(), max_size=50))
 def test_cleaning_a_detail_twice_changes_nothing_more(text: str) -> None:
     cleaned = clean_detail(text)

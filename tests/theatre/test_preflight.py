@@ -335,6 +335,7 @@ def test_a_construct_in_another_version_than_the_pinned_one_is_refused_with_both
     )
 
 
+@pytest.mark.untraced
 def test_a_remote_construct_is_held_against_its_pin_answer_by_answer(tmp_path: Path) -> None:
     def claims_another(_: object) -> dict[str, JsonValue]:
         return {"construct_version": "deadbeef" * 8, "output_data": {"colour": "red"}}

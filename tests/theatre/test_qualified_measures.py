@@ -116,6 +116,7 @@ def failing(bundle: Path) -> tuple[set[str], set[str]]:
     return {one.id for one in report.failed}, {name for name, found in alone.items() if found}
 
 
+@pytest.mark.untraced
 def test_a_measure_that_is_qualified_carries_a_tier(earned: Files, tmp_path: Path) -> None:
     certificate = document(earned, "certificate.json")
     assert certificate["verification_tier"] == "BACKTESTED"
@@ -368,6 +369,7 @@ def test_another_hash_than_the_template_names_is_another_qualification(home: Pat
     assert reasons(file, template(qualification())) == (unread, unread)
 
 
+@pytest.mark.untraced
 def test_the_check_has_its_own_list_of_labelled_sets_and_it_is_the_same() -> None:
     assert measures.LABELLED_SETS == KNOWN_SETS
     (known,) = KNOWN_SETS

@@ -103,6 +103,7 @@ def test_both_checks_compute_every_number_again(random_run: Finished) -> None:
     assert problems(random_run) == ([], {}, [])
 
 
+@pytest.mark.untraced
 def test_the_order_of_questions_is_the_coins_and_mixes_episodes(tmp_path: Path) -> None:
     stage = repeated_stage(tmp_path, 20, K)
     adapter = ScriptedAdapter()
@@ -464,6 +465,7 @@ def test_the_interval_of_these_items_holds_their_mean() -> None:
         assert f"mean of the episodes' own chances in {covered:.1%}".replace("%", " %") in PAGE
 
 
+@pytest.mark.untraced
 def test_an_interval_of_items_like_these_holds_the_mean_of_all() -> None:
     runs = 1000 if SOAK else 20
     covered = sum(map(items_like_these, range(runs))) / runs

@@ -210,6 +210,7 @@ def mock() -> MockOracleAdapter:
     )
 
 
+@pytest.mark.untraced
 def test_a_rehearsal_resolves_without_a_certificate(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(3), changes=ANY_ADAPTER)
     finished = stage.run(mock(), certificate_run=False)

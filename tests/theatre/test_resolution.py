@@ -256,6 +256,7 @@ def expected_statuses(steps: list[ResolutionStep], outcomes: list[StepOutcome]) 
     return statuses
 
 
+@pytest.mark.untraced
 @settings(deadline=None, max_examples=drawn(500))
 @given(programmes(forward=False))
 def test_a_programme_that_could_go_back_cannot_be_made(steps: list[ResolutionStep]) -> None:

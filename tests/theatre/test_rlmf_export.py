@@ -149,6 +149,7 @@ def test_there_is_a_record_for_each_episode_in_dataset_order_with_its_scores(
         assert cast("JsonObject", record["metadata"])["is_holdout"] is line["holdout"]
 
 
+@pytest.mark.untraced
 def test_a_call_that_failed_has_no_output_and_says_how_it_ended(finished: Finished) -> None:
     exported = export(finished.bundle)
     assert [
@@ -169,6 +170,7 @@ def test_quality_is_told_by_the_evidence_and_never_by_the_score(finished: Finish
     ]
 
 
+@pytest.mark.untraced
 def test_an_answer_after_a_retry_is_good_and_its_latency_is_its_own(tmp_path: Path) -> None:
     asked: list[str] = []
 
@@ -218,6 +220,7 @@ def test_a_chain_that_broke_half_way_has_no_output(tmp_path: Path) -> None:
     assert (state(second)["construct_output"], second["replay_output_class"]) == (EXPECTED, "meets")
 
 
+@pytest.mark.untraced
 def test_a_repeat_is_not_the_answer(tmp_path: Path) -> None:
     asked: list[str] = []
 

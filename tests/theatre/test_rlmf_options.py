@@ -273,6 +273,7 @@ def test_what_is_compared_with_what_is_committed(
     assert expectation_paths(with_changes(TEMPLATE, changes)) == paths
 
 
+@pytest.mark.untraced
 def test_without_a_path_the_whole_answer_is_held_against_the_whole_expectation(
     tmp_path: Path,
 ) -> None:
@@ -317,6 +318,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.untraced
 @given(value=JSON, other=JSON)
 def test_whatever_the_values_agreement_is_told_and_everything_agrees_with_itself(
     value: JsonValue, other: JsonValue

@@ -816,6 +816,7 @@ def test_the_schema_names_the_value_that_does_not_fit(
     assert errors[0][0].startswith(pointer)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "pointer", ["/scoring/x", "/metadata", f"{FORK}/x", f"{MARKETS}/x", "/oracle_config"]
 )

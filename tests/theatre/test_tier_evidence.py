@@ -187,6 +187,7 @@ TEXTUAL = {"exact_match": "textual"}
 UNQUALIFIED = {"colour": "exact_match is textual"}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("changes", "kinds", "unqualified"),
     [

@@ -142,6 +142,7 @@ def test_chains_and_plays_are_computed_again(tmp_path: Path, name: str) -> None:
         assert [one.seq for one in found.false] == [2]
 
 
+@pytest.mark.untraced
 def test_an_episode_that_is_not_there_cannot_be_opened(bundle: Path, tmp_path: Path) -> None:
     for name in ("pilot-99", "0", "13", "", "²"):
         with pytest.raises(NotFoundError, match="expected an episode of the bundle"):
@@ -188,6 +189,7 @@ LIES: list[tuple[str, Change, str]] = [
 # fmt: on
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("change", "said"), [row[1:] for row in LIES], ids=[r[0] for r in LIES])
 def test_leaves_that_are_not_those_of_the_certificate_are_refused(
     files: Files, change: Change, said: str
@@ -377,6 +379,7 @@ def monitored(folder: Path) -> tuple[int, Any]:
     return echelon("monitor", trust / "log", *options)
 
 
+@pytest.mark.untraced
 def test_an_issuer_who_opens_others_than_the_named_gives_no_bound(
     bundle: Path, files: Files, tmp_path: Path
 ) -> None:
@@ -398,6 +401,7 @@ def test_an_issuer_who_opens_others_than_the_named_gives_no_bound(
     assert seen["size"] == 1
 
 
+@pytest.mark.untraced
 def test_an_issuer_who_dodges_is_seen(bundle: Path, tmp_path: Path) -> None:
     request, coin = asked(bundle, tmp_path)
     shown = tmp_path / "shown.json"
@@ -423,6 +427,7 @@ def test_an_issuer_who_dodges_is_seen(bundle: Path, tmp_path: Path) -> None:
     assert (seen["overdue_audits"], len(told["episodes"])) == ([], 6)
 
 
+@pytest.mark.untraced
 def test_what_is_false_is_logged_as_a_dispute(bundle: Path, files: Files, tmp_path: Path) -> None:
     forged = store(falsified(files, raise_score), tmp_path / "forged")
     request, coin = asked(forged, tmp_path, draw=TOTAL)
@@ -564,6 +569,7 @@ def test_the_issuer_keeps_all_and_checks_all(whole: Files, tmp_path: Path) -> No
     assert "episodes-withheld" in cast("list[str]", certificate["caps"])
 
 
+@pytest.mark.untraced
 def test_a_published_bundle_says_withheld_and_never_more_than_consistent(
     shown: Files, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_pilot_in_which_nothing_varies_is_no_pilot() -> None:
     assert Pilot.of([[1.0]] * 30).between > 0
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("changes", "most"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from functools import cache
 from typing import Any
 
 from hypothesis import given, settings
@@ -33,11 +34,17 @@ UNSEEN: Any = st.recursive(
 )
 
 
+@cache
+def of_the_base() -> tuple[Any, Any]:
+    """Return what blind evaluators make of the debate itself, and what a model is asked of it."""
+    base = valid(FORGEABLE)
+    return results(base, ("crit", "rca", "t3")), judged(base, by_tags)[1]
+
+
 @given(unseen=UNSEEN, label=st.sampled_from(["BUY", "SELL", "SHORT", "HOLD"]))
 @settings(max_examples=25, deadline=None)
 def test_what_the_blind_projection_drops_moves_no_blind_evaluator(unseen: Any, label: str) -> None:  # noqa: ANN401  # any JSON
-    base = FORGEABLE
-    other = copy.deepcopy(base)
+    other = copy.deepcopy(FORGEABLE)
     open_objects = [other, other["metadata"], other["run_metadata"], *other["participants"]]
     for spoken in other["turns"]:
         open_objects += [spoken, *spoken["attempts"]]
@@ -48,10 +55,10 @@ def test_what_the_blind_projection_drops_moves_no_blind_evaluator(unseen: Any, l
     for place in open_objects:
         place |= {"ground_truth": label, "outcome": unseen}
     other |= {"raud_it": {"metrics": {"truth": label}}, "intervention_log": None}
-    names = ("crit", "rca", "t3")
-    assert results(valid(other), names) == results(valid(base), names)
+    names, (expected, asked) = ("crit", "rca", "t3"), of_the_base()
+    assert results(valid(other), names) == expected
     # Nor what a model is asked, and so nothing that it could answer by.
-    assert judged(valid(other), by_tags)[1] == judged(valid(base), by_tags)[1]
+    assert judged(valid(other), by_tags)[1] == asked
 
 
 def test_text_moves_nothing_in_what_only_sees_numbers() -> None:

@@ -550,6 +550,7 @@ def test_the_log_tells_which_run_it_was_and_what_became_of_the_others(
     )
 
 
+@pytest.mark.untraced
 def test_a_run_that_is_overdue_is_told(issued: IssuedBundle, tmp_path: Path) -> None:
     late = replace(issued, close_by=BEGIN)
     issued.append(commitment(late, 1))
@@ -557,6 +558,7 @@ def test_a_run_that_is_overdue_is_told(issued: IssuedBundle, tmp_path: Path) -> 
     assert "the other: 1 overdue; overdue: another-1 at 3; faults" in answer.told["closure"]
 
 
+@pytest.mark.untraced
 def test_an_audit_that_its_issuer_dodges_is_told(issued: IssuedBundle, tmp_path: Path) -> None:
     entry = {
         "statement_sha256": statement_sha256(issued),
@@ -667,6 +669,7 @@ def test_a_log_that_cannot_be_asked_settles_nothing(issued: IssuedBundle, tmp_pa
     assert checked(issued.bundle, online=True).lines == OPEN
 
 
+@pytest.mark.untraced
 def test_an_older_log_than_the_proof_is_another(issued: IssuedBundle, tmp_path: Path) -> None:
     shorter = replace(issued, home=replace(issued.home, folder=tmp_path / "shorter"))
     shutil.copytree(issued.home.folder, shorter.home.folder)
