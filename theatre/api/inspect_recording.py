@@ -28,7 +28,7 @@ from theatre.harness.samples import HarnessLogError, Measure, identifier
 from theatre.scorers import load_scorers
 
 if TYPE_CHECKING:
-    from inspect_ai.hooks import SampleAttemptStart, SampleEnd, TaskEnd, TaskStart
+    from inspect_ai.hooks import RunEnd, SampleAttemptStart, SampleEnd, TaskEnd, TaskStart
 
     from theatre.api.recording import RecordedRun
 
@@ -71,6 +71,11 @@ class TaskRecording:
         """Take note that inspect_ai asks a sample again."""
         self.retried.add(name if self.epochs == 1 else f"{name}-epoch-{epoch}")
 
+    def give_up(self) -> str:
+        """Seal a task that failed or was cancelled: a run that failed. Return how it ended."""
+        self.changed = self.changed or "expected all samples of the task, got its end before"
+        return self.seal()
+
     def seal(self) -> str:
         """Seal the run and return how it ended; with another task file by now it has failed."""
         if self.source is not None and _sha256(self.source) != self.source_sha256:
@@ -79,7 +84,7 @@ class TaskRecording:
             report = self.run.seal(self.changed)
         except (TheatreError, OSError) as error:
             return f"theatre {self.run.theatre_id} is not sealed: {error}"
-        ended = report["verification_tier"] or report["outcome_reason"]
+        ended = report["verification_tier"] or f"{report['outcome_reason']}: {self.changed}"
         return f"theatre {self.run.theatre_id}: {report['outcome']}, {ended}"
 
 
@@ -97,6 +102,8 @@ def begin_task(spec: dict[str, Any], plan: dict[str, Any], samples: list[Any]) -
         measure_of(one["name"].rpartition("/")[2], one.get("options") or {}, None)
         for one in spec.get("scorers") or []
     )
+    if not measures:
+        raise HarnessLogError("expected a task with a scorer, got none")
     folder = (workspace.home / "harness" / identifier(spec["task"]) / spec["eval_id"]).resolve()
     folder.mkdir(parents=True)
     epochs = int(spec["config"].get("epochs") or 1)
@@ -222,6 +229,13 @@ def register() -> None:  # noqa: C901  # its base class is not there before: met
         async def on_task_end(self, data: TaskEnd) -> None:
             if data.eval_id in self._tasks:
                 _say(await _in_thread(self._tasks.pop(data.eval_id).seal))
+
+        async def on_run_end(self, _: RunEnd) -> None:
+            # inspect_ai tells of no end of a task that failed or was cancelled. Where it is itself
+            # being cancelled it tells a second time, and only then may be waited for.
+            for eval_id, task in [*self._tasks.items()]:
+                _say(await _in_thread(task.give_up))
+                del self._tasks[eval_id]
 
 
 def _chosen(dataset: Any, spec: dict[str, Any]) -> list[Any]:  # noqa: ANN401  # see `_asked`

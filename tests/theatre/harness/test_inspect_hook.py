@@ -144,9 +144,24 @@ def test_what_is_not_as_committed_gets_no_certificate(
         (tmp_path / "task.py").write_text("# another task\n")
     if edit == "a second answer":
         task.end_sample(SAMPLES[0])
-    assert task.seal().endswith(": failed, harness-changed")
+    assert ": failed, harness-changed: expected " in task.seal()
     view = Workspace.from_environment().store.view(task.run.theatre_id)
     assert not list(view.folder.glob("evidence_bundle_*"))
+
+
+def test_a_task_that_ends_before_its_samples_has_failed(task: TaskRecording) -> None:
+    task.end_sample(SAMPLES[0])
+    assert task.give_up().endswith(
+        ": failed, harness-changed: expected all samples of the task, got its end before"
+    )
+    assert not list(
+        Workspace.from_environment().store.view(task.run.theatre_id).folder.glob("evidence_*")
+    )
+
+
+def test_a_task_without_a_scorer_is_not_committed(spec: dict[str, Any]) -> None:
+    with pytest.raises(TheatreError, match="expected a task with a scorer, got none"):
+        begin_task(spec | {"scorers": []}, LOG["plan"], SAMPLES)
 
 
 def test_a_template_of_another_form_names_what_it_may_have(
