@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -114,4 +115,5 @@ def rescore(measure: Measure, sample: HarnessSample, scorers: Mapping[str, Score
         params=own,
         hops={},
     )
-    return scorers[measure.scorer].score(case)
+    score = scorers[measure.scorer].score(case)
+    return None if math.isnan(score) else score

@@ -60,6 +60,15 @@ def test_a_log_of_inspect_ai_scores_to_the_numbers_that_it_reports(tmp_path: Pat
     assert (includes["reported"], includes["differing"]) == (0.75, 0)
 
 
+def test_what_no_scorer_measures_is_null(tmp_path: Path) -> None:
+    log = json.loads((LOGS / "sums-12.json").read_bytes())
+    log["samples"] = [{**log["samples"][0], "target": ""}]
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    report = imported_of("inspect", tmp_path / "log.json", "--out", tmp_path / "new")
+    # In JSON there is no NaN.
+    assert report["measures"][0]["recomputed"] is None
+
+
 def test_results_of_promptfoo_score_to_the_numbers_that_they_report(tmp_path: Path) -> None:
     report = imported_of("promptfoo", LOGS / "promptfoo.json", "--out", tmp_path / "new")
     assert (report["harness"], report["samples"]) == ("promptfoo@0.123.1", 20)
