@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import struct
 import zipfile
 from collections.abc import Iterator
@@ -66,14 +67,27 @@ def harness_pin(spec: dict[str, Any]) -> str:
 def declared(spec: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any]:
     """Return what is said to have been asked: model, parameters, solvers and the task's revision.
 
-    What answers cannot be seen from here. Mocked outputs are left out: they are the answers.
+    And, where they are set, what else decides about answers: where the model is, other models in
+    roles, limits of a sample, approval and sandbox. What answers cannot be seen from here. Mocked
+    outputs are left out: they are the answers. Of further headers only the names stand there, and
+    of an address no user: a template is public, and they may be keys.
     """
     arguments = {name: at for name, at in spec["model_args"].items() if name != "custom_outputs"}
     steps = [{"solver": one.get("solver"), "params": one.get("params")} for one in plan["steps"]]
+    config = spec.get("config") or {}
+    deciding = {name: at for name, at in config.items() if name.endswith("_limit")}
+    deciding |= {name: spec.get(name) for name in ("model_base_url", "model_roles", "sandbox")}
+    deciding["approval"] = config.get("approval")
+    if deciding["model_base_url"]:
+        deciding["model_base_url"] = re.sub(r"//[^/]*@", "//", deciding["model_base_url"])
+    parameters = dict(spec["model_generate_config"])
+    if parameters.get("extra_headers"):
+        parameters["extra_headers"] = sorted(parameters["extra_headers"])
     return {
+        **{name: _plain(at) for name, at in deciding.items() if at},
         "model": spec["model"],
         "model_args": _plain(arguments),
-        "model_generate_config": _plain(spec["model_generate_config"]),
+        "model_generate_config": _plain(parameters),
         "solvers": _plain(steps),
         "task": spec["task"],
         "task_args": _plain(spec.get("task_args") or {}),

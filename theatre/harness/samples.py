@@ -116,4 +116,4 @@ def rescore(measure: Measure, sample: HarnessSample, scorers: Mapping[str, Score
         hops={},
     )
     score = scorers[measure.scorer].score(case)
-    return None if math.isnan(score) else score
+    return None if score is None or math.isnan(score) else score

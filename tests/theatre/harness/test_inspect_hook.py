@@ -17,8 +17,9 @@ from tests.theatre.harness.conftest import LOGS
 from theatre.api.inspect_hook import VARIABLE
 from theatre.api.inspect_recording import TaskRecording, begin_task
 from theatre.api.workspace import Workspace
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.errors import TheatreError
+from theatre.harness.inspect_log import declared
 from theatre.oracles.in_process import LiveAnswers
 
 LOG = json.loads((LOGS / "sums-12.json").read_bytes())
@@ -93,6 +94,26 @@ def test_a_model_of_any_name_is_committed(spec: dict[str, Any]) -> None:
         task = begin_task(spec | {"model": model, "eval_id": model}, LOG["plan"], SAMPLES)
         task.end_sample(SAMPLES[0])
         assert task.seal() == f"theatre {task.run.theatre_id}: certified, UNVERIFIED"
+
+
+def test_another_limit_and_another_server_are_another_version(spec: dict[str, Any]) -> None:
+    twins: tuple[dict[str, Any], ...] = (
+        {"config": spec["config"] | {"message_limit": 3}},
+        {"model_base_url": "http://127.0.0.1:1/v1"},
+        {"model_generate_config": {"temperature": 0.9}},
+        {},
+    )
+    versions = {canonical_sha256(declared(spec | twin, LOG["plan"])) for twin in twins}
+    assert len(versions) == len(twins)
+
+
+def test_what_may_be_a_key_is_not_committed(spec: dict[str, Any]) -> None:
+    parameters = {"extra_headers": {"X-Team": "hush"}, "seed": 1}
+    address = "https://user:hush@models.example/v1"
+    asked = spec | {"model_generate_config": parameters, "model_base_url": address}
+    said = declared(asked, LOG["plan"])
+    assert said["model_generate_config"] == {"extra_headers": ["X-Team"], "seed": 1}
+    assert said["model_base_url"] == "https://models.example/v1"
 
 
 def test_a_harness_that_answers_from_the_targets_gets_no_tier(spec: dict[str, Any]) -> None:
