@@ -11,7 +11,8 @@ import re
 import ssl
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from contextlib import nullcontext
+from functools import cache, partial
 from typing import Final, TypeVar, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -216,7 +217,7 @@ class HttpClient:
         keeps_connections: bool = True,
     ) -> None:
         self._lookup = lookup
-        self._seconds = seconds
+        self._deadline = nullcontext if seconds is None else partial(asyncio.timeout, seconds)
         self._keeps_connections = keeps_connections
         self._places = asyncio.Semaphore(MAX_CONNECTIONS)
         self._idle: dict[URL, list[Connection]] = {}
@@ -239,7 +240,7 @@ class HttpClient:
         cannot stand in a head.
         """
         head = _head(method, url, headers, len(body))
-        async with asyncio.timeout(self._seconds), self._places:
+        async with self._deadline(), self._places:
             connection = await self._connection(url)
             try:
                 await connection.send(head + body)

@@ -15,7 +15,6 @@ from theatre.engine.coin import Draws
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import JournalError, RunStoppedError
 from theatre.engine.models import (
-    EpisodeResult,
     GroundTruthEpisode,
     Judge,
     read_episodes,
@@ -61,13 +60,15 @@ class Dispatcher:
         record: Callable[[CalledEpisode], Awaitable[None]],
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._slots = asyncio.Semaphore(limit)
+        self._limit = limit
         self._stop = stop
         self._call = call
         self._record = record
         self._is_stopping = is_stopping
         self.cut_short = False
-        self._calling: set[asyncio.Task[None]] = set()
+        self._reading = asyncio.Lock()
+        self._calling: set[asyncio.Task[None] | None] = set()
+        self._reached = 0
         self._next = 1
         self._early: dict[int, int] = {}
 
@@ -77,14 +78,11 @@ class Dispatcher:
         Raises what `call` or `record` raised first; the other calls are given up then. Raises
         JournalError where a call ended as cancelled without being cancelled here.
         """
-        reached = 0
         try:
             async with asyncio.TaskGroup() as group:
-                async for episode, recorded in pairs:
-                    reached = episode.seq
-                    await self._take(group, episode, recorded)
-                    if self._is_over:
-                        break
+                # Each reads its next episode itself: no more are in memory, whatever the dataset.
+                for _ in range(self._limit):
+                    group.create_task(self._work(pairs))
         except BaseExceptionGroup as errors:
             # The first is the one that ended the others.
             first: BaseException = errors
@@ -93,7 +91,7 @@ class Dispatcher:
             raise first from errors
         # A round that was never begun is given up with its episode, and made by the next start.
         self.cut_short = self.cut_short or self._is_stopping()
-        if self._next <= reached and not self._is_over:
+        if self._next <= self._reached and not self._is_over:
             raise JournalError(
                 f"expected an answer or an error for episode {self._next}, got neither: run the "
                 "theatre again"
@@ -103,37 +101,33 @@ class Dispatcher:
     def _is_over(self) -> bool:
         return self._stop.stopped or self.cut_short
 
-    async def _take(
-        self,
-        group: asyncio.TaskGroup,
-        episode: GroundTruthEpisode,
-        recorded: EpisodeResult | None,
-    ) -> None:
-        if recorded is not None:
-            self._count(episode.seq, recorded.failures)
-            return
-        # Before the task is made: so at most `limit` episodes are in memory, whatever the dataset.
-        await self._slots.acquire()
-        # The answer that freed the place may have been the one that ends the run.
-        if self._stop.stopped:
-            return
-        self.cut_short = self._is_stopping()
-        if not self._is_over:
-            self._calling.add(group.create_task(self._answer(episode)))
-
-    async def _answer(self, episode: GroundTruthEpisode) -> None:
-        task = asyncio.current_task()
-        try:
+    async def _work(self, pairs: AsyncIterator[EpisodePair]) -> None:
+        """Call for one episode after another, until there is none or the run is over."""
+        worker = asyncio.current_task()
+        while episode := await self._take(pairs):
+            self._calling.add(worker)
             try:
                 called = await self._call(episode)
             finally:
-                if task is not None:
-                    self._calling.discard(task)
+                self._calling.discard(worker)
             # Counted in dataset order: a resumed run stops at the same episode.
             self._count(episode.seq, called.failures)
             await self._record(called)
-        finally:
-            self._slots.release()
+
+    async def _take(self, pairs: AsyncIterator[EpisodePair]) -> GroundTruthEpisode | None:
+        """Return the next episode without a result."""
+        async with self._reading:
+            while not self._is_over and (pair := await anext(pairs, None)):
+                episode, recorded = pair
+                self._reached = episode.seq
+                if recorded is not None:
+                    self._count(episode.seq, recorded.failures)
+                # An answer that came meanwhile may have been the one that ends the run.
+                elif not self._stop.stopped:
+                    self.cut_short = self._is_stopping()
+                    if not self.cut_short:
+                        return episode
+        return None
 
     def _count(self, seq: int, failures: int) -> None:
         """Count every failure_outcome in order for the stop rule; one that came early waits."""
@@ -142,8 +136,8 @@ class Dispatcher:
             self._stop.count(self._early.pop(self._next))
             self._next += 1
         if self._stop.stopped:
-            for task in self._calling:
-                task.cancel()
+            for worker in filter(None, self._calling):
+                worker.cancel()
 
 
 _FEWEST_IN_A_BLOCK = 16
