@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import resource
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,13 @@ from tests.theatre.runs import (
 )
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError, JournalError
+from theatre.engine.models import GroundTruthEpisode, InvocationStatus
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.engine.replay import RunJournal
+from theatre.engine.replay.context import EpisodePair
+from theatre.engine.replay.dispatch import Dispatcher
+from theatre.engine.replay.episode import CalledEpisode
+from theatre.engine.scoring import EpisodeAnswer, FailureStop
 from theatre.files.run_journal import FileRunJournal
 
 pytestmark = pytest.mark.untraced
@@ -283,3 +289,26 @@ def test_data_that_break_while_sixteen_calls_are_out_end_the_run_with_the_data_s
     assert set(construct.given_up) == {*construct.called} - {*range(1, 10)}
     truth.write_bytes(committed)
     goes_on_to_the_same_end(stage, tmp_path)
+
+
+def test_an_episode_that_is_still_read_when_the_run_ends_is_not_called() -> None:
+    called: list[int] = []
+    is_over = asyncio.Event()
+
+    async def pairs() -> AsyncIterator[EpisodePair]:
+        yield GroundTruthEpisode(seq=1, episode_id="a", input_data={}), None
+        await is_over.wait()
+        yield GroundTruthEpisode(seq=2, episode_id="b", input_data={}), None
+
+    async def call(episode: GroundTruthEpisode) -> CalledEpisode:
+        called.append(episode.seq)
+        await settle()
+        answer = EpisodeAnswer(status=InvocationStatus.ERROR, hops={})
+        return CalledEpisode(episode=episode, answer=answer, record={})
+
+    async def record(_: CalledEpisode) -> None:
+        is_over.set()
+
+    stop = FailureStop(total=2, threshold=Fraction(0))
+    play(lambda: Dispatcher(limit=2, stop=stop, call=call, record=record).run(pairs()))
+    assert called == [1]
