@@ -32,6 +32,7 @@ from tests.theatre.echelon_process import (
 LOADED = """
 import asyncio.subprocess
 import atexit
+import contextlib
 import fnmatch
 import gc
 import importlib
@@ -51,23 +52,6 @@ import securesystemslib.dsse
 
 import backend.cli
 import theatre.cli
-import theatre.api.checks
-import theatre.api.validation
-import theatre.cli.check_command
-import theatre.cli.commit_command
-import theatre.cli.debate_group
-import theatre.cli.gate_command
-import theatre.cli.hash_command
-import theatre.api.http_adapters
-import theatre.cli.run_command
-import theatre.cli.show_command
-import theatre.cli.validate_command
-import theatre.cli.verify_command
-import theatre.engine.schema_registry.dialect
-import theatre.files.evidence_preview
-import theatre.judging.model_judge
-import theatre.oracles.http
-import theatre.scorers.exact_match
 from theatre.api.template_files import read_template, validate_template
 from theatre.oracles.endpoints import python_environment
 from theatre.scorers import load_scorers
@@ -79,20 +63,29 @@ def next_command(server):
     raw, streams, _, _ = socket.recv_fds(server, 1 << 20, 3)
     while raw:
         command = json.loads(raw)
-        for variable, sdk in (("ANTHROPIC_API_KEY", "anthropic"), ("OPENAI_API_KEY", "openai")):
-            if variable in command["environment"]:
-                importlib.import_module(sdk)
+        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             server.close()
-            return command, streams
+            return command, streams, writing
+        os.close(writing)
         for stream in streams:
             os.close(stream)
         server.send(str(child).encode())
         _, status = os.waitpid(child, 0)
+        load(reading)
         server.send(str(os.waitstatus_to_exitcode(status)).encode())
         raw, streams, _, _ = socket.recv_fds(server, 1 << 20, 3)
     os._exit(0)
+
+
+def load(reading):
+    os.set_blocking(reading, False)  # a grandchild may have it still
+    with contextlib.suppress(BlockingIOError, ImportError):
+        for name in os.read(reading, 1 << 16).decode().split():
+            importlib.import_module(name)
+    os.close(reading)
+    gc.freeze()
 
 
 def die_before(step):
@@ -124,7 +117,7 @@ for load_plugins in (load_scorers, load_computations, load_episode_runners):
 validate_template(read_template(Path(sys.argv[2])))
 python_environment()
 gc.freeze()
-command, streams = next_command(socket.socket(fileno=int(sys.argv[1])))
+command, streams, writing = next_command(socket.socket(fileno=int(sys.argv[1])))
 for number, stream in enumerate(streams):
     os.dup2(stream, number)
     os.close(stream)
@@ -134,13 +127,16 @@ os.environ.update(command["environment"])
 sys.argv = command["argv"]
 if command["die_before"]:
     die_before(command["die_before"])
-ended = None
+ended, known = None, set(sys.modules)
 try:
     theatre.cli.main()
 except SystemExit as end:
     if isinstance(end.code, str):
         raise
     ended = end.code
+ours = ("theatre.", "backend.")
+more = [n for n in set(sys.modules) - known if n.startswith(ours) or n in {"anthropic", "openai"}]
+os.write(writing, " ".join(more).encode())
 # All that a process does at its end, but for taking modules apart: that would first copy the memory
 # which it shares, and take five times as long as a short command.
 threading._shutdown()
@@ -151,9 +147,9 @@ os._exit(ended or 0)
 """
 """The process that is forked; it ends with the test runner.
 
-What a command loads only when it needs it stands here, too, where that takes long, and what is
-made once of models, schemas and installed packages. The SDK of a judge, two seconds, comes with the
-first key.
+What a command loads it tells at its end, and that is loaded here for those after it: the SDK of a
+judge takes two seconds. What libraries load late stands here, and what is made once of models,
+schemas and installed packages.
 """
 
 AT_THE_START = ("PYTHON", "LANG", "LC_")
