@@ -192,7 +192,7 @@ class HitlStep(_Part):
     """What a `hitl_rubric` step asks of people, and the share of it in a criterion's score."""
 
     step_id: str
-    scoring_scale: Scale = Scale()
+    scoring_scale: Scale = Field(default_factory=Scale)
     criterion_id: str | None = None
     share: Any = None
 
@@ -410,7 +410,7 @@ class TheatreTemplate(_Part):
     resolution_programme: tuple[ResolutionStep, ...] = ()
     hitl_steps: tuple[HitlStep, ...] = ()
     fork_definitions: tuple[Fork, ...] = ()
-    scoring: Scoring = Scoring()
+    scoring: Scoring = Field(default_factory=Scoring)
     execution_policy: ExecutionPolicy = Field(default_factory=ExecutionPolicy)
     product_theatre_config: Annotated[
         ProductTheatreConfig | None, BeforeValidator(_object_or_none)

@@ -45,14 +45,15 @@ _REPLACEMENTS = {
     **dict.fromkeys(REMOVED, ""),
     **dict.fromkeys(REPLACED, "\N{REPLACEMENT CHARACTER}"),
 }
+# What is looked for beyond plain ASCII is text here: `re` compiles and keeps it at the first text
+# that has any, and most runs meet none.
+#
 # One group a class, in the order of the table above, which gives a match its class.
-_HIDDEN = re.compile(
-    "|".join(
-        [
-            f"({LINE_BREAKS})",
-            *(f"([{character_set(ranges)}])" for ranges in (REMOVED | REPLACED).values()),
-        ]
-    )
+_HIDDEN = "|".join(
+    [
+        f"({LINE_BREAKS})",
+        *(f"([{character_set(ranges)}])" for ranges in (REMOVED | REPLACED).values()),
+    ]
 )
 _CLASSES = tuple(_REPLACEMENTS)
 _PICTOGRAPH = f"[{character_set(PICTOGRAPHS)}]"
@@ -64,24 +65,24 @@ _FVS = f"[{character_set(MONGOLIAN_SELECTORS)}]"
 _OUT_OF_PLACE = (
     (
         "variation-selector",
-        re.compile(
-            # After a pictograph; in a keycap (digit, U+FE0F, U+20E3); after a Mongolian letter.
+        # After a pictograph; in a keycap (digit, U+FE0F, U+20E3); after a Mongolian letter.
+        (
             f"(?<!{_PICTOGRAPH})(?:\ufe0e|\ufe0f(?!(?<=[0-9#*]\ufe0f)\u20e3))"
             f"|(?<![{character_set(MONGOLIAN_LETTERS)}]){_FVS}"
         ),
     ),
     (
         "joiner",
-        re.compile(
-            # U+200C within, U+200D after letters of the scripts that join; U+200D within emoji.
+        # U+200C within, U+200D after letters of the scripts that join; U+200D within emoji.
+        (
             f"\u200c(?!(?<={_JOINING}\u200c){_JOINING})"
             f"|\u200d(?<!{_JOINING}\u200d)(?!(?<={_BEFORE_EMOJI_JOINER}\u200d){_PICTOGRAPH})"
         ),
     ),
 )
-_NEEDED_SOMEWHERE = re.compile(f"[\u200c\u200d\ufe0e\ufe0f{character_set(MONGOLIAN_SELECTORS)}]")
+_NEEDED_SOMEWHERE = f"[\u200c\u200d\ufe0e\ufe0f{character_set(MONGOLIAN_SELECTORS)}]"
 _LONG = 100
-_NFC_STRETCH = re.compile(f"[\\x00-\\x7f]?[{character_set(NFC_ACTIVE)}]+")
+_NFC_STRETCH = f"[\\x00-\\x7f]?[{character_set(NFC_ACTIVE)}]+"
 _TOKEN = re.compile(SPECIAL_TOKENS, re.IGNORECASE | re.ASCII)
 _ROLE = re.compile(ROLE_MARKERS, re.IGNORECASE | re.MULTILINE | re.ASCII)
 _ASCII_SUSPECT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -132,11 +133,11 @@ def _without_hidden_characters(text: str, counts: defaultdict[str, int]) -> str:
         counts[name] += 1
         return _REPLACEMENTS[name]
 
-    text = _in_nfc(_HIDDEN.sub(replace, text), counts)
+    text = _in_nfc(re.sub(_HIDDEN, replace, text), counts)
     removed = 0
-    if _NEEDED_SOMEWHERE.search(text):
+    if re.search(_NEEDED_SOMEWHERE, text):
         for name, pattern in _OUT_OF_PLACE:
-            text, found = pattern.subn("", text)
+            text, found = re.subn(pattern, "", text)
             removed += found
             if found:
                 counts[name] += found
@@ -149,9 +150,9 @@ def _settle(text: str, counts: defaultdict[str, int]) -> str:
     Marks that met when a joiner went from between them may have changed places, and with that
     the neighbour of another joiner. Such a text keeps none at all.
     """
-    if not any(pattern.search(text) for _, pattern in _OUT_OF_PLACE):
+    if not any(re.search(pattern, text) for _, pattern in _OUT_OF_PLACE):
         return text
-    text, found = _NEEDED_SOMEWHERE.subn("", text)
+    text, found = re.subn(_NEEDED_SOMEWHERE, "", text)
     counts["joiner"] += found
     return _in_nfc(text, counts)
 
@@ -159,14 +160,14 @@ def _settle(text: str, counts: defaultdict[str, int]) -> str:
 def _in_nfc(text: str, counts: defaultdict[str, int]) -> str:
     if text.isascii():
         return text
-    stretches = _NFC_STRETCH.findall(text)
+    stretches = re.findall(_NFC_STRETCH, text)
     normal_forms = {stretch: _normal_form(stretch) for stretch in set(stretches)}
     if all(stretch == normal for stretch, normal in normal_forms.items()):
         return text
     counts["not-nfc"] += sum(
         len(stretch) for stretch in stretches if stretch != normal_forms[stretch]
     )
-    return _NFC_STRETCH.sub(lambda match: normal_forms[match.group()], text)
+    return re.sub(_NFC_STRETCH, lambda match: normal_forms[match.group()], text)
 
 
 def _normal_form(stretch: str) -> str:
