@@ -47,8 +47,11 @@ from theatre.engine.models import (
     members_of,
 )
 
+# The first round that was answered, else that failed: a refusal must not hide a failure.
+_RANKS = {"success": 0, "timeout": 1, "error": 1, "refused": 2}
 STATUSES = frozenset(status.value for status in InvocationStatus)
 MOCK = "mock"
+MISMATCH = "version-mismatch"
 SOURCES = ("computed", "declared", "claimed")
 """Who says which version answered, the surest first."""
 
@@ -89,15 +92,10 @@ class Recorded:
 
     def _answering(self) -> JsonValue | Nothing:
         ends = [calls[-1] for calls in self.rounds]
-        statuses = [ended(end) for end in ends]
-        if not all(isinstance(status, str) and status in STATUSES for status in statuses):
+        ranks = [_RANKS.get(str(ended(end)), -1) for end in ends]
+        if min(ranks, default=-1) < 0:
             return self.first[-1] if self.first else NOTHING
-        # The first round that was answered, else that failed: a refusal must not hide a failure.
-        for wanted in ({"success"}, {"timeout", "error"}, STATUSES):
-            for status, end in zip(statuses, ends, strict=True):
-                if status in wanted:
-                    return end
-        return NOTHING
+        return ends[ranks.index(min(ranks))]
 
     def round(self, repeat: int) -> tuple[str, list[JsonObject]] | None:
         """Return the status of one repeat and its outputs; None where it has no readable one."""
@@ -187,9 +185,8 @@ class CallFacts:
         self.determinism_differences += record.differs and not self.is_repeated
         for call in record.calls:
             attempts, construct = at(call, "attempts"), at(call, "construct_id")
-            self.version_mismatches += isinstance(attempts, list) and any(
-                at(attempt, "reason") == "version-mismatch" for attempt in attempts
-            )
+            if isinstance(attempts, list):
+                self.version_mismatches += MISMATCH in [at(one, "reason") for one in attempts]
             adapter = at(call, "adapter")
             if isinstance(adapter, str):
                 self.rehearsal |= is_mock(adapter)

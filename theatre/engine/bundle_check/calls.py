@@ -51,6 +51,7 @@ UNSENDABLE = "unsendable-input"
 """The reason of a call that was never made: no name in its input may change silently."""
 
 _FAILURES = (InvocationStatus.TIMEOUT, InvocationStatus.ERROR)
+_CALL, _RESPONSE = members_of(RecordedCall), members_of(OracleInvocationResponse)
 _WITH_USAGE = members_of(Attempt)
 _ATTEMPT = _WITH_USAGE - {"usage"}
 
@@ -127,6 +128,12 @@ class CallChecker:
         self._draws = draws
         self._named = [at(adapters, hop.construct_id) for hop in plan.hops]
         self._shapes = [OutputShape(hop.output_spec, registry) for hop in plan.hops]
+        self._metadata: JsonObject = {
+            "deterministic": plan.deterministic_sample > 0,
+            "retry_policy": plan.retry_policy,
+            **({"run_nonce": draws.run_nonce.hex()} if draws.run_nonce else {}),
+            "sanitised": plan.sanitising is not None,
+        }
         self._sources: dict[int, tuple[str, ...]] = {}
         """Hop → who may say which version answered there, once its adapter was checked."""
 
@@ -135,7 +142,7 @@ class CallChecker:
 
         Return its output; None where it ended in anything but success.
         """
-        require_members(call, members_of(RecordedCall), "a call")
+        require_members(call, _CALL, "a call")
         known = cast("JsonObject", call)
         hop = self._plan.hops[place.hop]
         adapter = known["adapter"]
@@ -189,10 +196,6 @@ class CallChecker:
         place: CallPlace,
         sent: JsonValue,
     ) -> None:
-        plan, invoked_at = self._plan, at(request, "metadata", "invoked_at")
-        require_time(invoked_at, "invoked_at")
-        # In the order of canonical JSON, so that equal texts show that they are equal.
-        nonce = self._draws.run_nonce.hex()
         committed: JsonObject = {
             "construct_id": hop.construct_id,
             "construct_version": hop.version,
@@ -200,11 +203,8 @@ class CallChecker:
             "input_data": sent,
             "invocation_id": call.invocation_id,
             "metadata": {
-                "deterministic": plan.deterministic_sample > 0,
-                "invoked_at": None if isinstance(invoked_at, Nothing) else invoked_at,
-                "retry_policy": plan.retry_policy,
-                **({"run_nonce": nonce} if nonce else {}),
-                "sanitised": plan.sanitising is not None,
+                **self._metadata,
+                "invoked_at": require_time(at(request, "metadata", "invoked_at"), "invoked_at"),
                 "timeout_seconds": hop.timeout_seconds,
             },
             "theatre_id": self._theatre_id,
@@ -353,7 +353,7 @@ def _read(document: JsonValue, invocation_id: str) -> Tried:
     attempt = cast("JsonObject", document)
     if counted and not is_usage(attempt["usage"]):
         raise DefectError("usage with the tokens of input and output", render(attempt["usage"]))
-    require_members(attempt["response"], members_of(OracleInvocationResponse), "a response")
+    require_members(attempt["response"], _RESPONSE, "a response")
     response = cast("JsonObject", attempt["response"])
     if response["invocation_id"] != invocation_id:
         raise DefectError(f"invocation_id {invocation_id}", render(response["invocation_id"]))

@@ -118,10 +118,11 @@ def require_members(value: JsonValue | Nothing, names: frozenset[str], what: str
 
 def require_same(what: str, expected: JsonValue | Nothing, actual: JsonValue | Nothing) -> None:
     """Raise DefectError, with the place, unless `actual` is the same JSON value as `expected`."""
-    found = first_difference(expected, actual)
-    if found is not None:
-        place = f"{what}{found.pointer}"
-        raise DefectError(f"{place} {render(found.expected)}", render(found.actual))
+    if same_json(expected, actual):
+        return
+    found = first_difference(expected, actual) or Difference("", expected, actual)
+    place = f"{what}{found.pointer}"
+    raise DefectError(f"{place} {render(found.expected)}", render(found.actual))
 
 
 def require_time(value: JsonValue | Nothing, what: str) -> str:

@@ -56,10 +56,10 @@ PROGRESS_STEP = 100
 """A caller hears of the pass, and may end it, every so many episodes."""
 
 _OUTCOMES = {
-    InvocationStatus.SUCCESS: frozenset({EpisodeOutcome.SCORED, EpisodeOutcome.UNSCORED}),
-    InvocationStatus.REFUSED: frozenset({EpisodeOutcome.EXCLUDED}),
-    InvocationStatus.TIMEOUT: frozenset({EpisodeOutcome.MISSING}),
-    InvocationStatus.ERROR: frozenset({EpisodeOutcome.MISSING}),
+    InvocationStatus.SUCCESS: (EpisodeOutcome.SCORED, EpisodeOutcome.UNSCORED),
+    InvocationStatus.REFUSED: (EpisodeOutcome.EXCLUDED,),
+    InvocationStatus.TIMEOUT: (EpisodeOutcome.MISSING,),
+    InvocationStatus.ERROR: (EpisodeOutcome.MISSING,),
 }
 _OF_RECORDS = (CheckId.INVOCATIONS, CheckId.SANITISED_INPUT, CheckId.VERSION_PINS)
 _OF_LINES = (CheckId.OUTCOMES, CheckId.SCORES)
@@ -193,18 +193,13 @@ class _EpisodePass:
             read += 1
             if read % PROGRESS_STEP == 0:
                 progress(read)
-            if most_failures is not None and failures > most_failures:
+            ended = most_failures is not None and failures > most_failures
+            answer = None
+            if ended:
                 self._discard(episode)
-                answer, outcomes = None, frozenset({EpisodeOutcome.NOT_RUN})
             else:
                 answer = self._answer(episode)
-                outcomes = frozenset() if answer is None else _OUTCOMES[answer.status]
-            line = None
-            if isinstance(self._scoring, EpisodeScoring):
-                line, outcome = self._scoring.line(episode, answer)
-                self._outcomes.append(outcome)
-                outcomes = frozenset({outcome})
-            stored = lines.take(episode, outcomes, line)
+            stored = self._take_line(lines, episode, answer, ended=ended)
             if stored is not None and not isinstance(self._ground_truth.gold, Cause):
                 label = self._ground_truth.gold.get(episode.episode_id)
                 line = episode_line(episode.line.decode(), label, self._record_line, stored)
@@ -221,6 +216,22 @@ class _EpisodePass:
             elif item.record is not None:
                 self._calls.note(item.record)
         return self._finish(lines)
+
+    def _take_line(
+        self,
+        lines: ScoreLines,
+        episode: GroundTruthEpisode,
+        answer: EpisodeAnswer | None,
+        *,
+        ended: bool,
+    ) -> bytes | None:
+        """Score an episode, and hold its stored line to that; return the stored line."""
+        if isinstance(self._scoring, EpisodeScoring):
+            line, outcome = self._scoring.line(episode, answer)
+            self._outcomes.append(outcome)
+            return lines.take(episode, line, outcome)
+        known = [EpisodeOutcome.NOT_RUN] if ended else []
+        return lines.take(episode, None, *(known if answer is None else _OUTCOMES[answer.status]))
 
     def _answer(self, episode: GroundTruthEpisode) -> EpisodeAnswer | None:
         """Return the answer in the record of an episode that was run; note where none is."""
@@ -319,10 +330,7 @@ class ScoreLines:
         self._number = 0
 
     def take(
-        self,
-        episode: GroundTruthEpisode,
-        outcomes: frozenset[EpisodeOutcome],
-        line: bytes | None,
+        self, episode: GroundTruthEpisode, line: bytes | None, *outcomes: EpisodeOutcome
     ) -> bytes | None:
         """Compare the next stored line: with `line`, or where that is unknown by its outcome.
 
@@ -340,7 +348,7 @@ class ScoreLines:
                 self._ledger.wrong(check, f"{where} for episode {episode.seq}", "none")
         else:
             with self._ledger.noting(*_OF_LINES):
-                self._compare(raw, where, episode, outcomes, line)
+                self._compare(raw, where, episode, line, outcomes)
         return raw
 
     def finish(self, cause: Cause | None) -> None:
@@ -363,8 +371,8 @@ class ScoreLines:
         raw: bytes,
         where: str,
         episode: GroundTruthEpisode,
-        outcomes: frozenset[EpisodeOutcome],
         line: bytes | None,
+        outcomes: Sequence[EpisodeOutcome],
     ) -> None:
         ledger, seen = self._ledger, canonical_object(raw, where, self._ledger)
         outcome = at(seen, "outcome")

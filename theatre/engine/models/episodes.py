@@ -157,7 +157,7 @@ class InvocationStatus(StrEnum):
     @property
     def failed(self) -> bool:
         """Return whether there was neither an answer nor a refusal."""
-        return self in {InvocationStatus.TIMEOUT, InvocationStatus.ERROR}
+        return self in (InvocationStatus.TIMEOUT, InvocationStatus.ERROR)
 
 
 class EpisodeOutcome(StrEnum):
