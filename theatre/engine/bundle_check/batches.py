@@ -108,9 +108,11 @@ class Recorded:
     def judgements(self, repeat: int | None = None) -> dict[str, list[JsonObject]]:
         """Return criterion → exchanges about an answer, of those that are objects."""
         judgements = at(self.document, JUDGEMENTS, *(() if repeat is None else (repeat,)))
+        if not isinstance(judgements, dict):
+            return {}
         return {
             criterion: _objects(exchanges if isinstance(exchanges, list) else [])
-            for criterion, exchanges in (judgements.items() if isinstance(judgements, dict) else ())
+            for criterion, exchanges in judgements.items()
         }
 
     @property

@@ -5,9 +5,8 @@ Source: docs/contract/evidence.md §7.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import NamedTuple
 
 from theatre.engine.bundle_check.batches import STATUSES, Recorded
@@ -218,6 +217,9 @@ class RecordChecker:
         self._scorers = scorers
         self._gold = truth.gold
         self._runner = installed.runners.get(plan.episode_runner)
+        self._members = members_of(PlayedRecord if self._runner else EpisodeRecord)
+        if not isinstance(scorers, Cause) and scorers.needs_judge:
+            self._members |= {JUDGEMENTS, JUDGE_SEED}
         self._constructs = [hop.construct_id for hop in plan.hops]
         self.other_runner: Cause | None = None
         """Why the installed runner is not the one that episodes were played with."""
@@ -299,11 +301,9 @@ class RecordChecker:
 
     def _check_record(self, record: Recorded, episode: GroundTruthEpisode, sent: SentInput) -> None:
         document = record.document
-        members = members_of(PlayedRecord if self._runner else EpisodeRecord)
+        members = self._members
         if isinstance(self._scorers, Cause):  # what a judge was asked is not known
             members |= {JUDGEMENTS, JUDGE_SEED} & document.keys()
-        elif self._scorers.needs_judge:
-            members |= {JUDGEMENTS, JUDGE_SEED}
         require_members(document, members, "a record")
         require_same("seq", episode.seq, document["seq"])
         require_same("episode_id", episode.episode_id, document["episode_id"])
@@ -430,7 +430,7 @@ class RecordChecker:
 
     def _check_versions(self, record: Recorded, where: str) -> None:
         """Let an accepted answer report the pin, and a mismatch report anything."""
-        pinned = list(chain.from_iterable(map(self._list_pinned, record.rounds)))
+        pinned = [one for calls in record.rounds for one in self._list_pinned(calls)]
         if not pinned or len(pinned) != len(record.calls):
             expected = f"{where}: calls of the chain with a version each"
             self._ledger.wrong(CheckId.VERSION_PINS, expected, render(at(record.document, "calls")))
@@ -443,16 +443,16 @@ class RecordChecker:
             for attempt in attempts:
                 self._check_version(attempt, hop.version, where)
 
-    def _list_pinned(self, calls: Sequence[JsonValue]) -> list[tuple[JsonValue, CommittedHop]]:
+    def _list_pinned(self, calls: Sequence[JsonValue]) -> Iterable[tuple[JsonValue, CommittedHop]]:
         """Return each call with the construct of its place; of a play, that which it names."""
         if self._runner is None:
-            return list(zip(calls, self._plan.hops, strict=False))
-        return [
+            return zip(calls, self._plan.hops, strict=False)
+        return (
             (call, hop)
             for call in calls
             for number, hop in enumerate(self._plan.hops)
             if same_json(at(call, "hop"), number)
-        ]
+        )
 
     def _check_version(self, attempt: JsonValue, pin: str, where: str) -> None:
         reason, reported = at(attempt, "reason"), at(attempt, "response", "construct_version")

@@ -76,11 +76,12 @@ def same_json(one: JsonValue | Nothing, other: JsonValue | Nothing) -> bool:
     if kind is type(other) and kind in _SCALARS:
         return one == other
     if isinstance(one, dict):
-        return (
-            isinstance(other, dict)
-            and one.keys() == other.keys()
-            and all(map(same_json, one.values(), map(other.__getitem__, one)))
-        )
+        if not isinstance(other, dict) or one.keys() != other.keys():
+            return False
+        for name, item in one.items():
+            if item is not other[name] and not same_json(item, other[name]):
+                return False
+        return True
     if isinstance(one, list):
         return (
             isinstance(other, list) and len(one) == len(other) and all(map(same_json, one, other))

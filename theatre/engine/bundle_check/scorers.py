@@ -151,7 +151,8 @@ class _Criterion:
 
     def _value(self, hops: Mapping[str, JsonObject]) -> JsonValue | Nothing:
         """Return what lies at `field` of the last output, or at `construct:path` of a hop's."""
-        path, last = self.params.get("field"), next(iter([*hops.values()][-1:]), None)
+        path, outputs = self.params.get("field"), [*hops.values()]
+        last = outputs[-1] if outputs else None
         if not isinstance(path, str):
             return NOTHING if last is None else last
         construct, named, inner = path.partition(":")
