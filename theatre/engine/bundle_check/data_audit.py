@@ -178,12 +178,8 @@ def texts_in(value: object) -> list[str]:
 
 def sought(truths: Iterable[object]) -> list[str]:
     """Return the texts of what is expected that no input should hold."""
-    leaves: dict[str, None] = {}
-    for truth in truths:
-        for text in texts_in(truth):
-            if len(text) >= LEAST_CHARACTERS:
-                leaves[text] = None
-    return list(leaves)[:MOST_LEAVES]
+    texts = texts_in([*truths])
+    return list(dict.fromkeys(one for one in texts if len(one) >= LEAST_CHARACTERS))[:MOST_LEAVES]
 
 
 def evidence_findings(

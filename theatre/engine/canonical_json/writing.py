@@ -83,7 +83,9 @@ def _is_plain(form: bytes) -> bool:
     a member's name, a comma, a bracket, or nothing, with no more than a sign and digits between.
     """
     bare = form.translate(_AS_COMMA_AND_E, _SIGN_AND_DIGITS)
-    return form.isascii() and not (bare.startswith(b"e") or b",e" in bare or b'":e' in bare)
+    # From behind: a comma or a quote is rarer than the letter, so fewer places are looked at.
+    is_whole = bare.rfind(b",e") < 0 and bare.rfind(b'":e') < 0 and not bare.startswith(b"e")
+    return form.isascii() and is_whole
 
 
 # A type that `_SPELLING` does not have, a subclass of one that it has included, is a KeyError. So
