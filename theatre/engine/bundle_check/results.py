@@ -169,7 +169,7 @@ class _EpisodePass:
         self._batches = batches
         self._calls = CallFacts(is_repeated=plan.repeats > 1)
         self._draws = draws
-        self._leaves: list[bytes] = []
+        self._lines, self._leaves = ScoreLines(evidence), list[bytes]()
         self._record_line: bytes | None = None
         self._outcomes: list[EpisodeOutcome] = []
         self._records = stored_records(evidence.folder, ground_truth.total, evidence.ledger)
@@ -187,7 +187,6 @@ class _EpisodePass:
         total, progress = self._ground_truth.total, self._evidence.progress
         failures, threshold = 0, self._plan.failure_threshold
         most_failures = None if threshold is None else floor(threshold * total * self._plan.repeats)
-        lines = ScoreLines(self._evidence)
         read = 0
         for episode in episodes(self._evidence.folder, self._ledger):
             read += 1
@@ -199,7 +198,7 @@ class _EpisodePass:
                 self._discard(episode)
             else:
                 answer = self._answer(episode)
-            stored = self._take_line(lines, episode, answer, ended=ended)
+            stored = self._take_line(episode, answer, ended=ended)
             if stored is not None and not isinstance(self._ground_truth.gold, Cause):
                 label = self._ground_truth.gold.get(episode.episode_id)
                 line = episode_line(episode.line.decode(), label, self._record_line, stored)
@@ -215,23 +214,18 @@ class _EpisodePass:
                 self._refuse_misplaced(item)
             elif item.record is not None:
                 self._calls.note(item.record)
-        return self._finish(lines)
+        return self._finish()
 
     def _take_line(
-        self,
-        lines: ScoreLines,
-        episode: GroundTruthEpisode,
-        answer: EpisodeAnswer | None,
-        *,
-        ended: bool,
+        self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None, *, ended: bool
     ) -> bytes | None:
         """Score an episode, and hold its stored line to that; return the stored line."""
         if isinstance(self._scoring, EpisodeScoring):
             line, outcome = self._scoring.line(episode, answer)
             self._outcomes.append(outcome)
-            return lines.take(episode, line, outcome)
-        known = [EpisodeOutcome.NOT_RUN] if ended else []
-        return lines.take(episode, None, *(known if answer is None else _OUTCOMES[answer.status]))
+            return self._lines.take(episode, line, outcome)
+        known = (EpisodeOutcome.NOT_RUN,) * ended if answer is None else _OUTCOMES[answer.status]
+        return self._lines.take(episode, None, *known)
 
     def _answer(self, episode: GroundTruthEpisode) -> EpisodeAnswer | None:
         """Return the answer in the record of an episode that was run; note where none is."""
@@ -301,12 +295,12 @@ class _EpisodePass:
         expected = "records of episodes of the dataset only"
         self._ledger.wrong(CheckId.INVOCATIONS, expected, item.where)
 
-    def _finish(self, lines: ScoreLines) -> RunEvidence:
+    def _finish(self) -> RunEvidence:
         calls, scoring = self._calls, self._scoring
         self._ledger.completed(CheckId.INVOCATIONS, f"{calls.recorded + calls.discarded} records")
         self._ledger.completed(CheckId.VERSION_PINS, f"{calls.version_mismatches} mismatches")
         self._checker.finish()
-        lines.finish(scoring if isinstance(scoring, Cause) else None)
+        self._lines.finish(scoring if isinstance(scoring, Cause) else None)
         return RunEvidence(
             calls=calls,
             scoring=scoring,
