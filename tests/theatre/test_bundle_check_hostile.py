@@ -34,6 +34,7 @@ from theatre.engine.bundle_check.report import (
     NOTHING,
     DefectError,
     first_difference,
+    require_same,
     same_json,
 )
 from theatre.engine.canonical_json import JsonValue, canonical_bytes, canonical_line
@@ -317,6 +318,13 @@ def test_types_are_told_apart_as_canonical_bytes_tell_them(
 ) -> None:
     assert same_json(one, other) is same
     assert same_json({"in": [one]}, {"in": [other]}) is same
+
+
+def test_what_is_required_is_the_same_json_value() -> None:
+    require_same("hop", 1, 1.0)
+    with pytest.raises(DefectError) as refused:
+        require_same("hop", {"at": [1]}, {"at": [True]})
+    assert (refused.value.expected, refused.value.actual) == ("hop/at/0 1", "true")
 
 
 def test_two_gaps_prove_nothing() -> None:

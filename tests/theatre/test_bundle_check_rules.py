@@ -24,6 +24,7 @@ from tests.theatre.forged_bundle import (
     with_document,
 )
 from tests.theatre.runs import LATE
+from theatre.engine.bundle_check.batches import Recorded
 from theatre.engine.bundle_check.calls import (
     CallChecker,
     CallPlace,
@@ -32,7 +33,7 @@ from theatre.engine.bundle_check.calls import (
     check_attempts,
 )
 from theatre.engine.bundle_check.plan import committed_plan
-from theatre.engine.bundle_check.report import DefectError
+from theatre.engine.bundle_check.report import NOTHING, DefectError, Nothing
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.coin import Coin, Draws
@@ -230,6 +231,26 @@ def test_a_template_that_never_could_be_committed_is_named_though_the_receipt_ag
     told = {line.id: line.expected for line in report.failed}
     assert expected in told["template"]
     assert {"datasets", "scorers", "scores", "tier", "certificate-fields"} <= set(told)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "counts"),
+    [
+        (("refused", "success", "error"), "success"),
+        (("refused", "error", "timeout"), "error"),
+        (("refused", "refused"), "refused"),
+        (("success", "unknown"), "success"),
+        ((), NOTHING),
+    ],
+)
+def test_no_refusal_hides_a_round_that_was_answered_or_failed(
+    statuses: tuple[str, ...], counts: JsonValue | Nothing
+) -> None:
+    calls: list[JsonValue] = [
+        {"repeat": repeat, "attempts": [{"response": {"status": status}}]}
+        for repeat, status in enumerate(statuses)
+    ]
+    assert Recorded({"calls": calls}).status == counts
 
 
 # fmt: off
