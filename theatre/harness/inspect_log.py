@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit, urlunsplit
 
 from theatre.harness.samples import (
     HarnessLog,
@@ -69,25 +69,30 @@ def declared(spec: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any]:
 
     And, where they are set, what else decides about answers: where the model is, other models in
     roles, limits of a sample, approval and sandbox. What answers cannot be seen from here. Mocked
-    outputs are left out: they are the answers. Of further headers only the names stand there, and
-    of an address no user: a template is public, and they may be keys.
+    outputs are left out: they are the answers. So is what may be a key, as a template is public:
+    values of further headers, user and query of an address.
     """
     arguments = {name: at for name, at in spec["model_args"].items() if name != "custom_outputs"}
     steps = [{"solver": one.get("solver"), "params": one.get("params")} for one in plan["steps"]]
     config = spec.get("config") or {}
-    deciding = {name: at for name, at in config.items() if name.endswith("_limit")}
-    deciding |= {name: spec.get(name) for name in ("model_base_url", "model_roles", "sandbox")}
-    deciding["approval"] = config.get("approval")
-    if deciding["model_base_url"]:
-        deciding["model_base_url"] = re.sub(r"//[^/]*@", "//", deciding["model_base_url"])
-    parameters = dict(spec["model_generate_config"])
-    if parameters.get("extra_headers"):
-        parameters["extra_headers"] = sorted(parameters["extra_headers"])
+    deciding = {name: at for name, at in config.items() if name.endswith("_limit")} | {
+        "approval": config.get("approval"),
+        "model_base_url": _address(spec.get("model_base_url")),
+        "model_roles": {
+            name: one
+            | {
+                "base_url": _address(one.get("base_url")),
+                "config": _parameters(one.get("config") or {}),
+            }
+            for name, one in (spec.get("model_roles") or {}).items()
+        },
+        "sandbox": spec.get("sandbox"),
+    }
     return {
         **{name: _plain(at) for name, at in deciding.items() if at},
         "model": spec["model"],
         "model_args": _plain(arguments),
-        "model_generate_config": _plain(parameters),
+        "model_generate_config": _plain(_parameters(spec["model_generate_config"])),
         "solvers": _plain(steps),
         "task": spec["task"],
         "task_args": _plain(spec.get("task_args") or {}),
@@ -168,6 +173,18 @@ def _completion(output: dict[str, Any]) -> str:
 def _value(score: dict[str, Any] | None) -> float | None:
     value = None if score is None else score.get("value")
     return _LETTERS.get(value) if isinstance(value, str) else unit_score(value)
+
+
+def _address(url: str | None) -> str | None:
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _parameters(config: dict[str, Any]) -> dict[str, Any]:
+    headers = config.get("extra_headers")
+    return config | {"extra_headers": sorted(headers)} if headers else config
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  # a log may hold anything that JSON can

@@ -101,6 +101,7 @@ def test_another_limit_and_another_server_are_another_version(spec: dict[str, An
         {"config": spec["config"] | {"message_limit": 3}},
         {"model_base_url": "http://127.0.0.1:1/v1"},
         {"model_generate_config": {"temperature": 0.9}},
+        {"model_roles": {"grader": {"model": "m", "config": {}}}},
         {},
     )
     versions = {canonical_sha256(declared(spec | twin, LOG["plan"])) for twin in twins}
@@ -109,11 +110,15 @@ def test_another_limit_and_another_server_are_another_version(spec: dict[str, An
 
 def test_what_may_be_a_key_is_not_committed(spec: dict[str, Any]) -> None:
     parameters = {"extra_headers": {"X-Team": "hush"}, "seed": 1}
-    address = "https://user:hush@models.example/v1"
-    asked = spec | {"model_generate_config": parameters, "model_base_url": address}
-    said = declared(asked, LOG["plan"])
-    assert said["model_generate_config"] == {"extra_headers": ["X-Team"], "seed": 1}
-    assert said["model_base_url"] == "https://models.example/v1"
+    address = "https://user:hush@models.example/v1?key=hush"
+    grader = {"model": "m", "config": parameters, "base_url": address, "args": {}}
+    own = {"model_generate_config": parameters, "model_base_url": address}
+    said = declared(spec | own | {"model_roles": {"grader": grader}}, LOG["plan"])
+    shown = {"extra_headers": ["X-Team"], "seed": 1}, "https://models.example/v1"
+    assert (said["model_generate_config"], said["model_base_url"]) == shown
+    role = said["model_roles"]["grader"]
+    assert (role["config"], role["base_url"]) == shown
+    assert "hush" not in json.dumps(said)
 
 
 def test_a_harness_that_answers_from_the_targets_gets_no_tier(spec: dict[str, Any]) -> None:
