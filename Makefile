@@ -4,12 +4,12 @@
 .PHONY: soak-adversaries publish bench bench-peers models gallery lock clean
 
 PYTHON = $$(sh .ci/pythons | head -n 1)
-PIP = .venv/.pip-installed
+UV = .venv/.uv-installed
 RUN = .venv/.run-installed
 DEV = .venv/.dev-installed
 BIN = .venv/bin/python -m
-# The lock files name all, so nothing is looked for. Compiled when first loaded: that is a small part.
-INSTALL = $(BIN) pip install --quiet --disable-pip-version-check --no-compile --no-deps
+# What a lock file names, and nothing else. Compiled when first loaded: that is a small part.
+INSTALL = sh .ci/install .venv
 
 # Hundreds of processes load the same modules: what is compiled stays so, whatever the caller has set.
 PYTHONDONTWRITEBYTECODE =
@@ -24,7 +24,7 @@ demo: $(RUN)
 
 # All at once: checks and the other Pythons use the moments in which tests wait, or are installed. What
 # those two print stands at the end: an error among ten thousand dots is one that no reader finds.
-test: $(PIP)
+test: $(UV)
 	@$(MAKE) -j 3 pythons.log check.log tests && ended= || ended=$$?; \
 		cat .venv/check.log .venv/pythons.log; exit $$ended
 
@@ -45,7 +45,7 @@ tests: $(DEV)
 	$(TESTS) -m "not soak" --cov --cov-report=term
 
 # Vectors, Cartograph and results_hash on every other supported Python of this machine.
-pythons: $(PIP)
+pythons: $(UV)
 	sh .ci/reproduce
 
 # What `make test` leaves out, in five parts of which CI runs one for each commit.
@@ -128,26 +128,24 @@ gallery: .venv-gallery
 .venv/bin/python:
 	"$(PYTHON)" -m venv .venv
 
-$(PIP): .venv/bin/python .ci/pip.lock
-	$(INSTALL) --require-hashes -r .ci/pip.lock
-	touch $(PIP)
+$(UV): .venv/bin/python .ci/uv.txt
+	$(BIN) pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r .ci/uv.txt
+	touch $(UV)
 
-$(RUN): $(PIP) requirements.lock pyproject.toml
-	$(INSTALL) --require-hashes -r requirements.lock
-	$(INSTALL) --no-build-isolation -e .
+$(RUN): $(UV) requirements.lock pyproject.toml
+	$(INSTALL) requirements.lock
 	touch $(RUN)
 
 # These are the packages of $(RUN), and more.
-$(DEV): $(PIP) requirements-dev.lock pyproject.toml
-	$(INSTALL) --require-hashes -r requirements-dev.lock
-	$(INSTALL) --no-build-isolation -e .
+$(DEV): $(UV) requirements-dev.lock pyproject.toml
+	$(INSTALL) requirements-dev.lock
 	touch $(RUN) $(DEV)
 
-# Needs uv; the lock files carry hashes and no index address.
-lock:
-	uv pip compile pyproject.toml --extra all --group build --universal --python-version 3.11 \
+# The lock files carry hashes and no index address.
+lock: $(UV)
+	.venv/bin/uv pip compile pyproject.toml --extra all --group build --universal --python-version 3.11 \
 		--generate-hashes --no-strip-extras --no-emit-index-url --no-header -q -o requirements.lock
-	uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 \
+	.venv/bin/uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-strip-extras --no-emit-index-url --no-header -q -c requirements.lock -o requirements-dev.lock
 
 clean:
