@@ -209,13 +209,17 @@ async def _ask(
         body = said.decode("utf-8", "replace")
         if status == HTTPStatus.OK:
             return _own_line(body, checkpoint, witness)
-        if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+        is_sized = kind == SIZE_TYPE
+        said_size = parse_decimal(body.strip(), "its size") if is_sized else known
+        # A conflict about the size that was asked for is one about its root.
+        is_other_root = status == HTTPStatus.CONFLICT and said_size == known == ours.size
+        if status == HTTPStatus.UNPROCESSABLE_ENTITY or is_other_root:
             raise fork(ours, seen_by=witness.key.name)
-        if status != HTTPStatus.CONFLICT or kind != SIZE_TYPE:
+        if status != HTTPStatus.CONFLICT or not is_sized:
             raise LogUnreachableError(
                 f"expected a cosignature of {url}, got status {status}: {body:.200}"
             )
-        known = parse_decimal(body.strip(), "the size that the witness knows")
+        known = said_size
         require_size(ours, known, seen_by=witness.key.name)
     raise LogUnreachableError(f"expected {url} to know one size, got another each time")
 

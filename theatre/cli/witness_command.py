@@ -8,7 +8,6 @@ import re
 import socket
 import threading
 import time
-from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,10 +24,11 @@ from cryptography.hazmat.primitives.serialization import (
 
 from theatre.api.log_network import MAX_FILE_BYTES
 from theatre.cli.exits import echo
+from theatre.engine.canonical_json import sha256_hex
 from theatre.files.durable import replace_durably
 from theatre.files.trust_home import trust_folder
 from theatre.transparency.errors import MalformedError
-from theatre.transparency.notes import KeyKind, VerifierKey
+from theatre.transparency.notes import KeyKind, Note, VerifierKey
 from theatre.transparency.proofs import WitnessRequest
 from theatre.transparency.witness import SIZE_TYPE, Witness, WitnessRefusedError
 
@@ -77,6 +77,7 @@ class WitnessServer(ThreadingHTTPServer):
 
     def add(self, body: bytes) -> _Answer:
         """Return what is said to `POST /add-checkpoint`."""
+        last = None
         try:
             asked = WitnessRequest.parse(body)
             origin = self._witness.origin_of(asked)
@@ -89,7 +90,7 @@ class WitnessServer(ThreadingHTTPServer):
             return HTTPStatus.BAD_REQUEST, _TEXT, f"{error}\n".encode()
         except WitnessRefusedError as error:
             if error.evidence:
-                self._keep(body)
+                self._keep(error.evidence, last, str(error))
             if error.size is not None:
                 return error.status, SIZE_TYPE, f"{error.size}\n".encode()
             return error.status, _TEXT, f"{error}\n".encode()
@@ -106,12 +107,18 @@ class WitnessServer(ThreadingHTTPServer):
     def _path(self, origin: str) -> Path:
         return self._folder / f"{hashlib.sha256(origin.encode()).hexdigest()}.checkpoint"
 
-    def _keep(self, body: bytes) -> None:
-        """Keep what a log signed against its own last checkpoint: the proof of two trees."""
-        at = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        (self._folder / "evidence").mkdir(exist_ok=True)
-        replace_durably(self._folder / "evidence" / f"{at}.request", body)
-        echo(f"evidence: a log showed two trees, kept as evidence/{at}.request", err=True)
+    def _keep(self, shown: bytes, seen: bytes | None, why: str) -> None:
+        """Keep a checkpoint that a log signed, and the last one, which it does not continue."""
+        # By what the log signed: a stranger who sends it again and again takes no room.
+        name = f"evidence/{sha256_hex(Note.parse(shown).text.encode())}"
+        folder = self._folder / name
+        if (folder / "shown").exists():
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        if seen is not None:
+            replace_durably(folder / "seen", seen)
+        replace_durably(folder / "shown", shown)
+        echo(f"evidence: {why}; both checkpoints are kept in {name}", err=True)
 
 
 class _Exchange(BaseHTTPRequestHandler):

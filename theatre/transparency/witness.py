@@ -34,14 +34,15 @@ SIZE_TYPE = "text/x.tlog.size"
 class WitnessRefusedError(TransparencyError):
     """A request that gets no cosignature; `status` and `size` are those of the answer.
 
-    `evidence` says whether the log signed what its own last checkpoint contradicts: the request is
-    then worth keeping, as proof that it shows two trees.
+    `evidence` is a checkpoint as the log signed it that nothing shows to continue the last one:
+    worth keeping. It proves two trees where both have one size; else the proof may only be wrong,
+    and a log's checkpoints are public, so anyone can send that.
     """
 
     code = "witness-refused"
 
     def __init__(
-        self, message: str, status: HTTPStatus, *, size: int | None = None, evidence: bool = False
+        self, message: str, status: HTTPStatus, *, size: int | None = None, evidence: bytes = b""
     ) -> None:
         """Keep what the answer has to say."""
         super().__init__(message)
@@ -93,6 +94,16 @@ class Witness:
         if request.old != old.size:
             text = f"the last checkpoint seen has size {old.size}"
             raise WitnessRefusedError(text, HTTPStatus.CONFLICT, size=old.size)
+        # Only what was verified is kept and shown: not what else the log was sent with it.
+        lines = [one for one in signed.note.signatures if (one.name, one.key_id) in _ids(keys)]
+        alone = bytes(Note(signed.note.text, tuple(lines)))
+        if new.size == old.size and new.root != old.root:
+            raise WitnessRefusedError(
+                f"another tree of {new.size} entries than was seen: the log showed two",
+                HTTPStatus.CONFLICT,
+                size=old.size,
+                evidence=alone,
+            )
         try:
             verify_consistency(
                 old=old.size,
@@ -103,11 +114,9 @@ class Witness:
             )
         except ProofError as error:
             status = HTTPStatus.UNPROCESSABLE_ENTITY
-            raise WitnessRefusedError(str(error), status, evidence=True) from error
+            raise WitnessRefusedError(str(error), status, evidence=alone) from error
         line = cosign_text(signed.note.text, self.key, self.sign, at=at)
-        # Only what was verified is kept and shown: not what else the log was sent with it.
-        kept = [one for one in signed.note.signatures if (one.name, one.key_id) in _ids(keys)]
-        return Cosigned(line, bytes(Note(signed.note.text, (*kept, line))))
+        return Cosigned(line, bytes(Note(signed.note.text, (*lines, line))))
 
     def _last(self, last: bytes | None, origin: str) -> Checkpoint:
         if last is None:

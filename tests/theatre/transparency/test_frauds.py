@@ -6,6 +6,7 @@ Source: docs/contract/trust.md §4, §5.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric import ec
 from securesystemslib.signer import CryptoSigner
+from yarl import URL
 
 from tests.theatre.transparency.log_stage import signer
 from tests.theatre.transparency.loopback_log import files_below, serving, witness_in
@@ -24,11 +26,13 @@ from theatre.cli import cli
 from theatre.cli.exits import CommandEndedError
 from theatre.engine.canonical_json import canonical_line
 from theatre.files.log_folder import LogFolder
+from theatre.oracles.http_client import Connection, HttpClient
 from theatre.transparency.errors import LogForkError, ProofError, SignatureError
 from theatre.transparency.log import LogWriter, prove_inclusion
 from theatre.transparency.notes import KeyKind
 from theatre.transparency.policy import Policy
 from theatre.transparency.policy import Witness as NamedWitness
+from theatre.transparency.proofs import WitnessRequest
 from theatre.transparency.statements import (
     IssuerKey,
     SignedStatement,
@@ -123,7 +127,37 @@ async def test_two_trees_for_two_readers_are_seen_with_a_witness(tmp_path: Path)
             await gather_cosignatures(LogFolder(other), second, [NamedWitness(WITNESS.key, url)])
     assert (honest, fooled) == (0, 10)
     assert "that do not go with the 2 shown here" in report["fork"]
+    (kept,) = (tmp_path / "w" / "evidence").iterdir()
+    assert (kept / "shown").read_bytes() == second
+    assert (kept / "seen").read_bytes().startswith(writer.checkpoint)
+
+
+async def status_of(response: Connection) -> int:
+    """Return the status of an answer."""
+    return response.status
+
+
+async def test_a_stranger_with_wrong_proofs_accuses_no_log_and_fills_no_disk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Checkpoints are public: with a proof that is none, anyone can send a good one."""
+    log = tmp_path / "log"
+    writer = await logged(log, GOOD)
+    async with serving(witness_in(tmp_path / "w", POLICED)) as url:
+        witness = NamedWitness(WITNESS.key, url)
+        await gather_cosignatures(LogFolder(log), writer.checkpoint, [witness])
+        later = (await logged(log, void("good", 0))).checkpoint
+        async with contextlib.aclosing(HttpClient()) as client:
+            for proof in range(3):
+                junk = bytes(WitnessRequest(1, (bytes([proof]) * 32,), later))
+                status = await client.ask(
+                    "POST", URL(f"{url}/add-checkpoint"), read=status_of, headers={}, body=junk
+                )
+                assert status == 422
+        lines, _ = await gather_cosignatures(LogFolder(log), later, [witness])
+    assert len(lines) == 1
     assert len(list((tmp_path / "w" / "evidence").iterdir())) == 1
+    assert "showed two" not in capsys.readouterr().err
 
 
 async def test_an_older_tree_for_a_reader_is_seen_with_a_witness(tmp_path: Path) -> None:

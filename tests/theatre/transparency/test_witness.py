@@ -67,7 +67,8 @@ async def test_the_second_of_two_that_restored_one_backup_is_found(tmp_path: Pat
     assert (refused.value.status, refused.value.size) == (409, 8)
     with pytest.raises(WitnessRefusedError) as refused:
         await asked(tmp_path / "restored", 8, last)
-    assert (refused.value.status, refused.value.evidence) == (422, True)
+    shown = await LogFolder(tmp_path / "restored").read("checkpoint")
+    assert (refused.value.status, refused.value.evidence) == (422, shown)
 
 
 def signed_text(checkpoint: Checkpoint) -> bytes:
@@ -83,7 +84,7 @@ def signed_text(checkpoint: Checkpoint) -> bytes:
         (WitnessRequest(0, (), signed_text(Checkpoint("unknown.example", 0, EMPTY_ROOT))), 404),
         (WitnessRequest(3, (), signed_text(Checkpoint("log.example/1", 2, EMPTY_ROOT))), 400),
         (WitnessRequest(1, (), signed_text(Checkpoint("log.example/1", 2, EMPTY_ROOT))), 409),
-        (WitnessRequest(0, (), signed_text(Checkpoint("log.example/1", 0, bytes(32)))), 422),
+        (WitnessRequest(0, (), signed_text(Checkpoint("log.example/1", 0, bytes(32)))), 409),
         (
             WitnessRequest(
                 0, (bytes(32),), signed_text(Checkpoint("log.example/1", 2, EMPTY_ROOT))
