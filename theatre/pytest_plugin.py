@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,10 @@ _PROPERTY: Final = "echelon"
 _INPUT: Final = "input_data"
 _WORST: Final = 3
 _WIDTH: Final = 160
-_LEFT_OUT: Final = ("refusal-rate-above-max", "declined-above-max:", "unscored-answers:")
+_LEFT_OUT: Final = (
+    *("refusal-rate-above-max", "declined-above-max:", "unscored-answers:"),
+    "episodes-not-run",
+)
 """Caps of answers that count nowhere: without them the means would be of what was easy."""
 _REPEATED: Final = ("distinct-inputs-below-", "distinct-per-criterion-below-")
 """Caps of questions that were asked again: an interval takes copies for so many questions."""
@@ -68,6 +71,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             "\n".join([_headline(run, template), *failures, *_worst(run, bound)]), pytrace=False
         )
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Fail a marked test that passed without a run, as a method of a TestCase does."""
+    yield
+    ran = any(name == _PROPERTY for name, _ in item.user_properties)
+    if item.get_closest_marker(_MARK) is not None and not ran:
+        pytest.fail(
+            "expected an echelon test to be a function, or a method of a plain class, got "
+            f"{type(item).__name__}, which ran without its template",
+            pytrace=False,
+        )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

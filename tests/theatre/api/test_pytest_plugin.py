@@ -159,6 +159,45 @@ def test_refusing_what_is_hard_reaches_no_bound(pytester: pytest.Pytester, proje
     ended.stdout.fnmatch_lines(["  refusal-rate-above-max: too many answers are left out*"])
 
 
+def test_failing_before_what_is_hard_is_asked_reaches_no_bound(
+    pytester: pytest.Pytester, project: Path
+) -> None:
+    template = json.loads((project / "template.json").read_bytes())
+    template["execution_policy"] = {
+        "failure_threshold": 0.05,
+        "retry_policy": {"max_retries": 0, "backoff_seconds": 0},
+    }
+    template["version_pins"]["constructs"] = {"doubler": "c0ffee0"}
+    (project / "template.json").write_text(json.dumps(template), "utf-8")
+    fails = ITSELF.replace("== 3:", "> 6:").replace('return {"result": 7}', "raise ValueError")
+    pytester.makepyfile(fails.replace("0.6", "0.3"))
+    ended = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(
+        ["  episodes-not-run: too many answers are left out*", "  right  * n [1-7]"]
+    )
+
+
+def test_a_method_that_pytest_does_not_run_as_a_function_fails(
+    pytester: pytest.Pytester, project: Path
+) -> None:
+    pytester.makepyfile(
+        "import doubling\nimport pytest\nimport unittest\n\n"
+        "mark = pytest.mark.echelon('template.json', {'right': 0.99})\n\n\n"
+        "class TestCase(unittest.TestCase):\n    @mark\n"
+        "    def test_is_not_run(self):\n        self.assertTrue(doubling)\n\n"
+        "    @mark\n    @unittest.skip('on purpose')\n"
+        "    def test_is_skipped(self):\n        pass\n\n\n"
+        "@mark\nclass TestPlain:\n    def test_is_run(self):\n        return doubling.double\n"
+    )
+    ended = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-W", "error")
+    ended.assert_outcomes(failed=2, skipped=1)
+    ended.stdout.fnmatch_lines(
+        ["*got TestCaseFunction, which ran without its template", "*expected a lower bound*"]
+    )
+    assert not (project / ".echelon").exists()
+
+
 def test_copies_of_one_question_reach_no_bound(pytester: pytest.Pytester, project: Path) -> None:
     lines = (project / "numbers.jsonl").read_text("utf-8").splitlines()
     first = json.loads(lines[0])
