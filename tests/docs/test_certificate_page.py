@@ -50,6 +50,7 @@ def test_the_certificate_page_lists_each_code_that_caps_a_tier() -> None:
         "episodes-withheld",
         "gold-unpinned",
         "human-part-missing",
+        "ratings-too-few",
         "step-failed",
         "step-skipped",
         "version-unreported",

@@ -31,6 +31,7 @@ from tests.theatre.forged_bundle import (
     with_records,
 )
 from tests.theatre.forked_echelon import forked
+from tests.theatre.rated_runs import details, rate, rated_stage, rating, trail_of
 from tests.theatre.runs import (
     ERROR,
     EXPECTED,
@@ -253,6 +254,22 @@ def numbered_copies(folder: Path) -> str:
     return f"paid: {certificate['verification_tier']}, finding near-duplicates"
 
 
+def one_friend(folder: Path) -> str:
+    """Let one friend give one answer full marks, and let that be all that is scored."""
+    alone = rating(items=1, share=1, identity_separation={"minimum_scorers": 1})
+    stage = rated_stage(folder, episodes(60), ratings=[alone])
+    stage.run(ScriptedAdapter(lambda _: WRONG))
+    (opened,) = details(trail_of(stage), "hitl_opened")
+    (item,) = cast("list[str]", opened["items"])
+    rate(stage, "Nice Aunt", {item: 5})
+    finished = stage.run(ScriptedAdapter())
+    scores: Any = finished.document("certificate.json")["scores"]
+    assert scores["colour"] == 1
+    assert judged(finished.bundle).startswith("consistent")
+    assessment: Any = finished.document("tier.json")["assessment"]
+    return "; ".join(f"cap: {cap}" for cap in assessment["caps"])
+
+
 class StoppedError(Exception):
     """The owner has seen enough of a run."""
 
@@ -300,6 +317,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "invented-history": invented,
     "duplicates": duplicates,
     "numbered-copies": numbered_copies,
+    "one-friend": one_friend,
     "set-back": set_back,
 }
 """Attack by the name of its row."""

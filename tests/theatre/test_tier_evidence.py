@@ -11,13 +11,18 @@ from typing import cast
 import pytest
 
 from tests.theatre.runs import COIN, ISOLATED, PILOT, TEMPLATE, VERSION, with_changes
-from theatre.engine.bundle_check.arithmetic import SCORER_KINDS, Document, kinds_of
+from theatre.engine.bundle_check.arithmetic import SCORER_KINDS, Document, Plan, kinds_of
 from theatre.engine.bundle_check.measures import unqualified_measures
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.oracle_contract import Isolation
 from theatre.engine.replay.recording import facts_of
-from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
+from theatre.engine.replay.tier_evidence import (
+    CallFacts,
+    few_ratings_caps,
+    tier_document,
+    tier_facts_of,
+)
 from theatre.engine.tier_assigner import (
     CriterionCounts,
     TierAssigner,
@@ -171,16 +176,30 @@ def test_a_human_part_that_was_committed_and_not_given_is_a_cap_of_its_criterion
     )
 
 
-def people_decide(share: float) -> JsonObject:
+def people_decide(share: float, *, items: int = 30) -> JsonObject:
     """Return changes by which people have a share in `colour`."""
     rating: JsonObject = {"step_id": "rate", "type": "hitl_rubric"}
     aggregate: JsonObject = {"step_id": "aggregate", "type": "aggregation"}
     scale: JsonObject = {"min": 1, "max": 5}
-    step: JsonObject = {"step_id": "rate", "criterion_id": "colour", "share": share}
+    step: JsonObject = {"step_id": "rate", "criterion_id": "colour", "share": share, "items": items}
     return {
         "/resolution_programme": [rating, aggregate],
         "/hitl_steps": [step | {"rubric": "How red?", "scoring_scale": scale}],
     }
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(
+    ("share", "items", "is_few"),
+    [(1, 29, True), (1, 30, False), (0.99, 1, True), (0.1, 2, True), (0.1, 3, False)],
+)
+def test_people_rate_as_large_a_part_of_thirty_answers_as_they_have_a_share(
+    share: float, items: int, *, is_few: bool
+) -> None:
+    document = receipt(people_decide(share, items=items)).template_snapshot
+    caps = ["ratings-too-few:colour"] if is_few else []
+    assert few_ratings_caps(document) == caps
+    assert Plan(document).template_caps() == caps
 
 
 TEXTUAL = {"exact_match": "textual"}

@@ -24,6 +24,7 @@ from theatre.engine.models import (
 from theatre.engine.oracle_contract import InputSanitiser
 from theatre.engine.replay import DatasetSource, DistinctEvidence, unqualified_measures
 from theatre.engine.replay.context import open_datasets
+from theatre.engine.replay.tier_evidence import few_ratings_caps
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import TheatreScoringProvider, data_findings, exact
 from theatre.engine.templates import ProductTheatreTemplate
@@ -94,7 +95,7 @@ def preview_evidence(
     unqualified = unqualified_measures(
         document, view, provider.scorer_kinds, provider.scorer_pins, qualifications
     )
-    caps: list[JsonValue] = [*_caps(view, audit, applies, unqualified)]
+    caps: list[JsonValue] = [*_caps(document, view, audit, applies, unqualified)]
     without_controls = unqualified_measures(
         document, view, provider.scorer_kinds, provider.scorer_pins, qualifications, {}
     )
@@ -123,6 +124,7 @@ def _answers_with_controls(
 
 
 def _caps(
+    document: JsonObject,
     view: ProductTheatreTemplate,
     audit: JsonObject,
     applies: Mapping[str, int],
@@ -160,6 +162,7 @@ def _caps(
             "scorers_committed": True,
             "bundle_complete": True,
             "commitment_verifiable": True,
+            "extra_caps": few_ratings_caps(document),
         }
     )
     unmet = TierAssigner.assign(facts, TierHistory(), resolved_at=_ANY_MOMENT).unmet

@@ -29,6 +29,7 @@ CAPS: Mapping[str, str] = {
     "episodes-not-run": "The run did not reach its end",
     "measure-unqualified": "Nothing shows that the words or the model that measure {} are right",
     "human-part-missing": "People were to score {}, and did not",
+    "ratings-too-few": "People's share in {} is larger than the answers that they rated carry",
     "episodes-withheld": "Some episodes are private: only their owner can compute them again",
     "gold-unpinned": "The right answers were not fixed by a hash",
     "step-failed": "The step {} of the run failed",

@@ -62,8 +62,11 @@ ONLY_THE_CHECK_SEES = {
     "hitl/*/**": "human-scores",
     "scores/aggregate.json/human_scores**": "human-scores",
     "audit_trail.jsonl/step_completed/**": "resolution",
+    "audit_trail.jsonl/step_failed/**": "resolution",
     "resolution.json/**": "resolution",
     "scores/aggregate.json/computed/**": "resolution",
+    # Where people have a share in the scores, and else never: the line is then unsettled.
+    "scores/aggregate.json/composite_score": "aggregate",
     "tier.json/history/**": "history",
 }
 """Places of which only `echelon check` sees a change, and the line that is not checked there."""

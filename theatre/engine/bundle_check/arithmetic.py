@@ -150,20 +150,29 @@ class Plan:
             if step.get("share") is not None and step.get("criterion_id") is not None
         }
         """Criterion → the share that people have in it."""
+        self.few_rated = sorted(
+            step["criterion_id"]
+            for step in template.get("hitl_steps") or []
+            if step.get("criterion_id") in self.human
+            and step.get("share") is not None
+            and step.get("items", 1) < 30 * exact(step["share"])
+        )
+        """Criteria in which people's share is larger than their answers are a part of thirty."""
         self.scorers: dict[str, str] = {
             name: scorers.get(name, {}).get("scorer", "exact_match") for name in self.ids
         }
         self.recorded = recorded_types(template)
 
-    def recorded_caps(self) -> list[str]:
-        """Return the codes for answers and scores that another program made."""
+    def template_caps(self) -> list[str]:
+        """Return the codes for what other programs made, and for what too few answers decide."""
         by_harness = (
             name
             for name, share in zip(self.ids, self.shares, strict=True)
             if share and self.scorers[name] == "harness_score" and self.human.get(name) != 1
         )
         imported = ["evidence:imported"] if "imported" in self.recorded else []
-        return imported + sorted(f"scores-by-harness:{name}" for name in by_harness)
+        few = [f"ratings-too-few:{name}" for name in self.few_rated]
+        return imported + sorted(f"scores-by-harness:{name}" for name in by_harness) + few
 
     def scorer_findings(self) -> list[str]:
         """Return a code for each criterion that an unknown scorer decides, or a judge for nothing.

@@ -875,7 +875,7 @@ def extra_caps(evidence: Evidence, adapter: str) -> list[str]:
         if one["share"] is not None and one["human"] is None
     }
     caps = [code for code, there in found.items() if there]
-    caps += evidence.results[0].plan.recorded_caps() + sorted(people)
+    caps += evidence.results[0].plan.template_caps() + sorted(people)
     return caps + sorted(f"step-{end}:{name}" for name, end, guards in missed(evidence) if guards)
 
 

@@ -158,7 +158,7 @@ def _facts(
             *(["reproduction"] if documents.is_reproduction else []),
             # Who can read answers, or the run itself, needs no skill.
             *([] if closed["files"] and closed["processes"] else ["construct-not-isolated"]),
-            *Plan(plan.document).recorded_caps(),
+            *Plan(plan.document).template_caps(),
             *_missing_human_parts(aggregate),
             *sorted(caps),
         ],

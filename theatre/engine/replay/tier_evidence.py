@@ -20,6 +20,7 @@ from theatre.engine.scoring.provider import criteria_scorers
 from theatre.engine.scoring.run_controls import RunControls, why_not_borne_out
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.tier_assigner import (
+    MIN_CRITERION_N,
     AnswerCounts,
     CriterionCounts,
     TierAssessment,
@@ -33,6 +34,9 @@ NOT_RUN_CAP = "episodes-not-run"
 
 HUMAN_PART_CAP = "human-part-missing"
 """A criterion should have had a human part, and no scorer's scores count."""
+
+FEW_RATINGS_CAP = "ratings-too-few"
+"""One rating of one answer must not decide what thirty answers are asked for."""
 
 GOLD_UNPINNED_CAP = "gold-unpinned"
 """A 2.0.1 template names gold labels without their hash: they were not used."""
@@ -281,6 +285,7 @@ def _extra_caps(
     document = receipt.template_snapshot
     by_harness = _by_machine(document, template, {HARNESS_SCORER})
     caps += [f"{BY_HARNESS_CAP}:{criterion}" for criterion in sorted(by_harness)]
+    caps += few_ratings_caps(document)
     human = cast("dict[str, JsonObject]", aggregate["human_scores"] or {})
     missing = {
         f"{HUMAN_PART_CAP}:{one['criterion_id']}"
@@ -288,6 +293,15 @@ def _extra_caps(
         if one["share"] is not None and one["human"] is None
     }
     return (*caps, *sorted(missing))
+
+
+def few_ratings_caps(document: JsonObject) -> list[str]:
+    """Return a code for each criterion whose human share is larger than items / 30."""
+    return sorted(
+        f"{FEW_RATINGS_CAP}:{one.criterion_id}"
+        for one in committed_ratings(document)
+        if one.share is not None and one.items < MIN_CRITERION_N * one.share
+    )
 
 
 def tier_document(facts: TierFacts, history: TierHistory, assessment: TierAssessment) -> JsonObject:
