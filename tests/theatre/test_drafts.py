@@ -13,6 +13,7 @@ from theatre.drafts.documents import is_draft
 from theatre.drafts.errors import DraftError
 from theatre.drafts.pinning import changes
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import resource_root
 from theatre.files.yaml_files import parse_yaml
 from theatre.scorers import load_scorers
@@ -158,6 +159,12 @@ def test_plain_words_of_yaml_stay_what_json_has() -> None:
         "f": True,
         "g": -3,
     }
+
+
+def test_a_value_stands_where_it_is_used() -> None:
+    """Eight more such lines would be a billion values: aliases are refused before they are read."""
+    with pytest.raises(ParseError, match=r"got the alias \*a at line 2"):
+        parse_yaml(b"a: &a [x, x]\nb: [*a, *a]\n", as_json=True)
 
 
 def test_what_changed_is_named() -> None:

@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from theatre.api.inspect_hook import VARIABLE
 from theatre.api.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_line, canonical_sha256
-from theatre.engine.errors import TheatreError
+from theatre.engine.errors import ParseError, TheatreError
+from theatre.files.yaml_files import parse_yaml
 from theatre.harness.folder import DATASET, GROUND_TRUTH, TEMPLATE, criteria_of, recorded_template
 from theatre.harness.inspect_log import declared, harness_pin, measure_of, read_sample
 from theatre.harness.samples import HarnessLogError, Measure, identifier
@@ -159,9 +158,9 @@ def _episodes(samples: list[Any], epochs: int) -> Any:  # noqa: ANN401  # pairs 
 def _read_draft(path: Path) -> dict[str, Any]:
     """Return the members of template.yaml; an empty file takes everything from the task."""
     try:
-        draft = yaml.safe_load(path.read_bytes()) or {}
-    except (OSError, yaml.YAMLError) as error:
-        raise HarnessLogError(f"expected YAML at {VARIABLE}={path}, got {error}") from error
+        draft = parse_yaml(path.read_bytes(), as_json=True) or {}
+    except (OSError, ParseError) as error:
+        raise HarnessLogError(f"expected YAML at {VARIABLE}={path}: {error}") from error
     unknown = sorted(draft.keys() - _OWN) if isinstance(draft, dict) else ["no mapping"]
     if unknown:
         known = ", ".join(sorted(_OWN))

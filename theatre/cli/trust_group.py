@@ -100,7 +100,10 @@ def policy(file: Path) -> None:
     """
     home = issuer_home()
     current = home.open(issuer=Workspace.from_environment().issuer, at=datetime.now(UTC))
-    text = file.read_text(encoding="utf-8")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"expected the policy in UTF-8 in {file}, got other bytes") from error
     asked = Policy.parse(text.encode())
     if set(asked.logs) != {current.log}:
         raise MalformedError(f"expected the policy to name your log, {current.log}, and no other")

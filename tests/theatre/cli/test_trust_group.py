@@ -123,8 +123,9 @@ def test_a_policy_with_a_witness_is_taken_and_one_of_another_log_is_not(
         "trust", "policy", str(tmp_path / "policy")
     )
     assert documents("trust", "show")["policy"] == text
-    other = text.replace(vkey, str(signer("log.example").key))
-    (tmp_path / "policy").write_text(other, encoding="utf-8")
-    ended = CliRunner().invoke(cli, ["trust", "policy", str(tmp_path / "policy")])
-    assert "expected the policy to name your log" in str(ended.exception)
+    other = text.replace(vkey, str(signer("log.example").key)).encode()
+    for refused, why in ((other, "to name your log"), (b"# \xff\n" + other, "in UTF-8 in ")):
+        (tmp_path / "policy").write_bytes(refused)
+        ended = CliRunner().invoke(cli, ["trust", "policy", str(tmp_path / "policy")])
+        assert f"expected the policy {why}" in str(ended.exception)
     assert json.loads((home / "trust.json").read_bytes())["policy"] == text

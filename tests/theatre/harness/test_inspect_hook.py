@@ -31,7 +31,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What inspect_ai says of a task that is about to start, and a store for it."""
     monkeypatch.setenv("ECHELON_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ECHELON_TRUST_HOME", str(tmp_path / "issuer"))
-    (tmp_path / "template.yaml").write_text("display_name: Sums\n")
+    (tmp_path / "template.yaml").write_text("display_name: 2026-11-27\n")
     (tmp_path / "task.py").write_text("# the task\n")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "template.yaml"))
     own = {"task_file": str(tmp_path / "task.py"), "scorers": [{"name": "match"}]}
