@@ -161,8 +161,8 @@ def _read_draft(path: Path) -> dict[str, Any]:
         draft = parse_yaml(path.read_bytes(), as_json=True) or {}
     except (OSError, ParseError) as error:
         raise HarnessLogError(f"expected YAML at {VARIABLE}={path}: {error}") from error
-    unknown = sorted(draft.keys() - _OWN) if isinstance(draft, dict) else ["no mapping"]
-    if unknown:
+    unknown = sorted(map(str, draft.keys() - _OWN)) if isinstance(draft, dict) else ["no mapping"]
+    if not isinstance(draft, dict) or unknown:
         known = ", ".join(sorted(_OWN))
         raise HarnessLogError(f"expected of {known} in {path}, got {', '.join(unknown)}")
     return draft

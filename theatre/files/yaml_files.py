@@ -23,7 +23,7 @@ class _StrictLoader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Return the next node; ParseError for an alias."""
         if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
+            event = self.peek_event()  # type: ignore[no-untyped-call]  # not in its stubs
             line = event.start_mark.line + 1
             raise ParseError(f"expected a value, got the alias *{event.anchor} at line {line}")
         return super().compose_node(parent, index)
