@@ -110,6 +110,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("program") / "verify_bundle.py"
     result = CliRunner().invoke(check_command, ["--write-verifier", str(path)])
     assert (result.exit_code, result.output) == (0, "")
+    # Who names a bundle, too, must not take a silent 0 for its verdict.
+    ended = CliRunner().invoke(check_command, [str(path), "--write-verifier", str(path)])
+    assert ended.exit_code != 0
     return path
 
 

@@ -11,24 +11,13 @@ from theatre.api.errors import VerdictError, require_verdict
 from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
 
 
-def _write_verifier(context: click.Context, path: Path) -> None:
-    from theatre.engine.bundle_check.verifier import (  # noqa: PLC0415 - --help is quick
-        verifier_source,
-    )
-
-    path.write_text(verifier_source(), encoding="utf-8")
-    context.exit()
-
-
 @click.command()
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--write-verifier",
+    "verifier",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    is_eager=True,
-    expose_value=False,
-    callback=lambda context, _, path: None if path is None else _write_verifier(context, path),
-    help="Write verify_bundle.py, this check as one file of plain Python, and end.",
+    help="Write verify_bundle.py, this check as one file of plain Python; it needs no BUNDLE.",
 )
 @click.option(
     "--certificate",
@@ -64,9 +53,10 @@ def _write_verifier(context: click.Context, path: Path) -> None:
     help="End with exit code 9 where the verdict is a lesser one.",
 )
 @json_option
-def check(
-    bundle: Path,
+def check(  # noqa: PLR0913  # one argument an option
+    bundle: Path | None,
     *,
+    verifier: Path | None,
     certificate: Path | None,
     verification: Path | None,
     labelled: tuple[Path, ...],
@@ -86,7 +76,14 @@ def check(
     """
     from theatre.api import functions  # noqa: PLC0415 - --help is quick
     from theatre.cli import check_report  # noqa: PLC0415 - the same
+    from theatre.engine.bundle_check.verifier import verifier_source  # noqa: PLC0415 - the same
 
+    if verifier is not None:
+        verifier.write_text(verifier_source(), encoding="utf-8")
+    if bundle is None:
+        if verifier is None:
+            raise click.UsageError("Missing argument 'BUNDLE'.")
+        return
     report = functions.check(
         bundle,
         certificate=certificate,
