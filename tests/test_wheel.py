@@ -135,34 +135,24 @@ def test_the_wheels_constructs_are_those_of_the_demo_as_the_checkout_has_them(
         assert files_below(source, f"{folder}/{name}") == below(held, f"{folder}/{name}")
 
 
-def locked_packages() -> set[Path]:
-    """Return what the locked packages have in the environment of the tests, and nothing else."""
-    lock = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
-    # Often with extras, and more than once, each time for other Pythons or systems.
-    locked = re.findall(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;]+)", lock, flags=re.MULTILINE)
-    found = []
-    for name in {name for name, _ in locked}:
-        try:
-            found.append(metadata.distribution(name))
-        except metadata.PackageNotFoundError:
-            continue
-        assert (name, found[-1].version) in locked
-    return paths_of(found)
-
-
-def core_packages(wheel: Path) -> dict[str, metadata.Distribution]:
-    """Return the packages that the wheel needs without an extra, by name."""
+def needed_packages(wheel: Path, *extras: str) -> dict[str, metadata.Distribution]:
+    """Return the packages that the wheel needs with these extras and no other, by name."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        told = message_from_bytes(archive.read(name))
-    wanted, found = told.get_all("Requires-Dist", []), dict[str, metadata.Distribution]()
+        own = message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
+    found = dict[str, metadata.Distribution]()
+    wanted, seen = [("echelon-theatre", extra) for extra in ("", *extras)], set[tuple[str, str]]()
     while wanted:
-        requirement = Requirement(wanted.pop())
-        name = canonicalize_name(requirement.name)
-        marker = requirement.marker
-        if name not in found and (marker is None or marker.evaluate({"extra": ""})):
+        name, extra = wanted.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        if name != "echelon-theatre":
             found[name] = metadata.distribution(name)
-            wanted += found[name].requires or ()
+        for requirement in map(Requirement, found[name].requires or () if name in found else own):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+                package = canonicalize_name(requirement.name)
+                wanted += ((package, more) for more in ("", *requirement.extras))
     return found
 
 
@@ -201,17 +191,20 @@ def made(environment: Path, wheel: Path, *, links: Iterable[Path], index: Sequen
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment with all that `make` installs, and the wheel."""
+    """The programs of an environment as the README installs it, and isolation; no models."""
     environment = tmp_path_factory.mktemp("empty environment") / "venv"
-    index = ("--require-hashes", "--requirement", str(REPOSITORY / "requirements.lock"))
-    return made(environment, wheel, links=locked_packages(), index=index)
+    extras = ("service", "embedded", "isolation")
+    packages = needed_packages(wheel, *extras)
+    assert not {"anthropic", "httpx2", "mcp", "openai"} & set(packages)
+    index = [f"{wheel}[{','.join(extras)}]"]
+    return made(environment, wheel, links=paths_of(packages.values()), index=index)
 
 
 @pytest.fixture(scope="module")
 def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment with the wheel and what it needs without an extra."""
     environment = tmp_path_factory.mktemp("core") / "venv"
-    links = paths_of(core_packages(wheel).values())
+    links = paths_of(needed_packages(wheel).values())
     return made(environment, wheel, links=links, index=[str(wheel)])
 
 
@@ -224,7 +217,7 @@ def outside(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_core_is_light(wheel: Path) -> None:
-    packages = core_packages(wheel)
+    packages = needed_packages(wheel)
     assert "cryptography" in packages
     assert "uvloop" not in packages
     assert len(packages) + 1 <= MOST_DISTRIBUTIONS, sorted(packages)
@@ -273,7 +266,7 @@ for module in pkgutil.walk_packages(theatre.__path__, "theatre."):
 
 
 def test_in_the_core_every_module_is_there_but_what_extras_bring(wheel: Path) -> None:
-    core = set(core_packages(wheel)) | {"echelon-theatre"}
+    core = set(needed_packages(wheel)) | {"echelon-theatre"}
     missing = {
         module
         for module, packages in metadata.packages_distributions().items()
@@ -288,7 +281,6 @@ def test_in_the_core_every_module_is_there_but_what_extras_bring(wheel: Path) ->
     )
     assert ended.stdout == (
         "theatre.api.certificate_report jinja2\n"
-        "theatre.judging.model_judge httpx2\n"
         "theatre.oracles.guarded_client httpx2\n"
         "theatre.oracles.mcp_tool anyio\n"
         "theatre.oracles.models httpx2\n"
@@ -297,7 +289,6 @@ def test_in_the_core_every_module_is_there_but_what_extras_bring(wheel: Path) ->
         "theatre.pages.comparison_page jinja2\n"
         "theatre.pages.rendering jinja2\n"
         "theatre.pages.served jinja2\n"
-        "theatre.providers.client httpx2\n"
         "theatre.pytest_plugin pytest\n"
     )
 
@@ -342,8 +333,13 @@ def served(command: Path, home: Path, env: Mapping[str, str]) -> Iterator[Client
             stderr=written,
         ) as process,
     ):
+
+        def listening() -> re.Match[str] | None:
+            assert process.poll() is None, log.read_text()
+            return LISTENING.search(log.read_text())
+
         try:
-            yield Client(int(until(lambda: LISTENING.search(log.read_text()), "the service")[1]))
+            yield Client(int(until(listening, "the service")[1]))
         finally:
             assert process.stdin is not None
             process.stdin.close()

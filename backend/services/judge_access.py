@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -14,7 +15,7 @@ from backend.errors import SettingsError
 from backend.repositories.judge_ledger import Settlement
 from backend.settings import Settings, variable
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
-from theatre.engine.errors import ParseError, ProgrammeError
+from theatre.engine.errors import MissingExtraError, ParseError, ProgrammeError
 from theatre.judging.messages import provider_of
 from theatre.providers.client import ProviderKind, ProviderReply
 
@@ -60,7 +61,7 @@ class JudgeAccess:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Read what the settings name; SettingsError for a table of prices that is none."""
+        """Read what the settings name; SettingsError where prices or packages lack."""
         providers: dict[ProviderKind, Provider] = {}
         if settings.anthropic_api_key is not None:
             providers["anthropic"] = Provider(
@@ -68,6 +69,8 @@ class JudgeAccess:
             )
         if settings.openai_base_url is not None:
             providers["openai"] = Provider(settings.openai_base_url, settings.openai_api_key)
+        if any(find_spec(kind) is None for kind in providers):
+            raise SettingsError(f"for judges: {MissingExtraError('models')}")
         return cls(providers=providers, prices=_read_prices(settings.judge_prices))
 
     def cost(self, request: JsonObject, *, input_tokens: int, output_tokens: int) -> Cost:

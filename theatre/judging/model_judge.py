@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, Sleep, format_rfc3339
@@ -19,13 +19,14 @@ from theatre.providers.client import (
     KEY_REFUSED,
     RATE_LIMITED,
     TIMEOUT,
-    TIMEOUTS,
     UNKNOWN_MODEL,
     ProviderKind,
     ProviderReply,
-    Timeout,
     open_provider,
 )
+
+if TYPE_CHECKING:
+    import httpx2
 
 MAX_ATTEMPTS = 5
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 2.0, 120.0
@@ -140,7 +141,7 @@ async def open_model_judge(
     key_variable: str,
     clock: Clock,
     sleep: Sleep,
-    timeouts: Timeout = TIMEOUTS,
+    timeouts: httpx2.Timeout | None = None,
 ) -> AsyncIterator[ModelJudge]:
     """Open a judge at `origin`, the base URL of an API of that kind; on leaving, it is closed."""
     opened = open_provider(kind, origin, key=api_key, max_bytes=MAX_ANSWER_BYTES, timeouts=timeouts)

@@ -9,17 +9,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from importlib import import_module
-from typing import Any, Final, Literal, TypeAlias
-
-import httpx2
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from theatre.engine.canonical_json import JsonObject
 
+if TYPE_CHECKING:
+    import httpx2
+
 ProviderKind: TypeAlias = Literal["anthropic", "openai"]
 
-Timeout: TypeAlias = httpx2.Timeout
-TIMEOUTS: Final = Timeout(180.0, connect=20.0)
 RATE_LIMITED, KEY_REFUSED, UNKNOWN_MODEL = "rate-limited", "key-refused", "unknown-model"
 CONNECTION, TIMEOUT = "connection", "timeout"
 _REASONS: Final = {
@@ -73,6 +73,8 @@ class ProviderClient:
         self._kind = kind
         # Both are made by one generator: their errors have the same names.
         self._errors: Any = import_module(kind)
+        # As late as the SDK that brings it: the service knows this module without either.
+        self._http: Any = import_module("httpx2")
         self._max_bytes = max_bytes
         self._hide = hide
 
@@ -92,9 +94,9 @@ class ProviderClient:
         try:
             response = await self._send(method, path, body)
         except self._errors.APITimeoutError as error:
-            return ProviderReply(reason=TIMEOUT, sent=not _is_unconnected(error))
+            return ProviderReply(reason=TIMEOUT, sent=not self._is_unconnected(error))
         except self._errors.APIConnectionError as error:
-            cause, sent = error.__cause__ or error, not _is_unconnected(error)
+            cause, sent = error.__cause__ or error, not self._is_unconnected(error)
             return ProviderReply(reason=CONNECTION, body=self._hide(str(cause)), sent=sent)
         except self._errors.APIStatusError as error:
             return self._refused(error.response)
@@ -103,7 +105,7 @@ class ProviderClient:
         return ProviderReply(status=response.status_code, body=self._text_of(response))
 
     async def _send(self, method: str, path: str, body: JsonObject | None) -> httpx2.Response:
-        more: dict[str, Any] = {"cast_to": httpx2.Response}
+        more: dict[str, Any] = {"cast_to": self._http.Response}
         if self._kind == "openai":
             # What the SDK takes from the environment unasked is no part of the request.
             omitted = self._errors.Omit()
@@ -115,7 +117,7 @@ class ProviderClient:
 
     def _refused(self, response: httpx2.Response) -> ProviderReply:
         status = response.status_code
-        is_theirs = status >= httpx2.codes.INTERNAL_SERVER_ERROR
+        is_theirs = status >= HTTPStatus.INTERNAL_SERVER_ERROR
         other = "server-error" if is_theirs else "refused-request"
         return ProviderReply(
             status=status,
@@ -127,6 +129,9 @@ class ProviderClient:
     def _text_of(self, response: httpx2.Response) -> str:
         return self._hide(response.content.decode("utf-8", "replace"))
 
+    def _is_unconnected(self, error: Exception) -> bool:
+        return isinstance(error.__cause__, self._http.ConnectError | self._http.ConnectTimeout)
+
 
 @contextlib.asynccontextmanager
 async def open_provider(
@@ -137,7 +142,7 @@ async def open_provider(
     max_bytes: int,
     headers: Mapping[str, str] | None = None,
     transport: httpx2.AsyncBaseTransport | None = None,
-    timeouts: httpx2.Timeout = TIMEOUTS,
+    timeouts: httpx2.Timeout | None = None,
     hide: Callable[[str], str] | None = None,
 ) -> AsyncIterator[ProviderClient]:
     """Open the client of the provider at `origin`; on leaving, it is closed.
@@ -145,6 +150,9 @@ async def open_provider(
     `origin` is what the SDK calls the base URL. The key goes to that origin only: redirects are
     not followed. `transport` decides which addresses are connected; without one, any.
     """
+    import httpx2  # noqa: PLC0415 - of the extra `models`
+
+    timeouts = timeouts or httpx2.Timeout(180.0, connect=20.0)
     http_client = httpx2.AsyncClient(
         transport=transport, follow_redirects=False, timeout=timeouts, trust_env=transport is None
     )
@@ -173,10 +181,6 @@ async def open_provider(
 
     async with sdk:
         yield ProviderClient(sdk, kind, max_bytes=max_bytes, hide=hide or without_key)
-
-
-def _is_unconnected(error: Exception) -> bool:
-    return isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout)
 
 
 def _seconds(text: str | None) -> float | None:
