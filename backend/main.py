@@ -138,6 +138,7 @@ def _routes() -> Sequence[BaseRoute]:
         every.include_router(router, prefix=PREFIX)
         every.include_router(router, include_in_schema=False)
     every.include_router(verification_routes.router, prefix=LITERAL, include_in_schema=False)
+    every.include_router(page_routes.constructs, include_in_schema=False)
     return every.routes
 
 

@@ -134,7 +134,7 @@ async def list_certificates(
     return JSONResponse(shown.model_dump(mode="json"), headers=_CACHING)
 
 
-@router.get("/constructs/{construct_id}/routing", response_model=Routing)
+@router.get("/constructs/{construct_id:name}/routing", response_model=Routing)
 @public()
 async def get_routing(
     request: Request,

@@ -113,7 +113,7 @@ async def list_episodes(
     )
 
 
-@router.get("/theatres/{theatre_id}/episodes/{episode_id}")
+@router.get("/theatres/{theatre_id}/episodes/{episode_id:name}")
 @disclosed(Scope.READ, "not-found")
 async def get_episode(
     request: Request,

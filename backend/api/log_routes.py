@@ -121,7 +121,7 @@ async def get_signed_certificate(
     return sent
 
 
-@router.get("/constructs/{construct_id}/record", response_model=ConstructRecord)
+@router.get("/constructs/{construct_id:name}/record", response_model=ConstructRecord)
 @public()
 async def get_record(
     request: Request,

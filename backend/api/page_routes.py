@@ -51,6 +51,8 @@ router = page_router()
 certificates = page_router(shared=True)
 """Of certificates: served at the paths of the interface with its prefix, too."""
 shared = page_router(shared=True)
+constructs = page_router()
+"""At whatever no route of the interface has below `/constructs/`: an id may hold slashes."""
 _ON_A_PAGE = 20
 _ENTRIES = 50
 _SHORT = timedelta(seconds=30)
@@ -137,7 +139,7 @@ async def _certificate(
     return page
 
 
-@router.get("/constructs/{construct_id}")
+@constructs.get("/constructs/{construct_id:name}")
 @public(rate=Rate.PAGE)
 async def show_construct(request: Request, construct_id: ConstructId, reading: Reading) -> Response:
     """Show what came of all commitments of a construct, and its versions over time."""
@@ -265,7 +267,7 @@ async def show_badge(request: Request, certificate_id: UUID, reading: Reading) -
     return await _badge(request, reading, str(certificate_id))
 
 
-@router.get("/badge/{construct_id}.svg")
+@router.get("/badge/{construct_id:name}.svg")
 @public()
 async def show_construct_badge(
     request: Request, construct_id: ConstructId, reading: Reading

@@ -11,12 +11,11 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from sqlalchemy import Text, func, insert, literal_column, select
-from sqlalchemy import cast as cast_column
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import LoggedEntry, QueuedEntry, TheatreCertificate
-from backend.repositories.theatres import queryable_columns
+from backend.repositories.theatres import queryable_bytes, queryable_columns
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, sha256_hex
 from theatre.engine.clock import parse_rfc3339
 from theatre.transparency.entries import EntryType
@@ -74,7 +73,7 @@ _entry = (
         QueuedEntry.theatre_id == TheatreCertificate.theatre_id,
         QueuedEntry.type == EntryType.CERTIFICATE.value,
         # Of this statement: the entry of what was signed before a revocation vouches for no other.
-        cast_column(func.convert_from(LoggedEntry.entry, "UTF8"), JSONB)["statement_sha256"].astext
+        literal_column(queryable_bytes("log_entries.entry"), JSONB)["statement_sha256"].astext
         == TheatreCertificate.statement_sha256,
     )
     .correlate(TheatreCertificate)

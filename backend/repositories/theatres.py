@@ -70,6 +70,14 @@ def queryable_text(text: str) -> str:
     return text.replace("\0", _REPLACEMENT)
 
 
+def queryable_bytes(column: str) -> str:
+    """Return the SQL that reads a column of bytes as JSONB, as `queryable` does a document.
+
+    One entry with U+0000 ends each query that casts it, even one about other rows.
+    """
+    return rf"replace(convert_from({column}, 'UTF8'), '\u0000', '\ufffd')::jsonb"
+
+
 def queryable(document: JsonObject) -> JsonObject:
     """Return `document` as a JSONB column can hold it."""
     return {queryable_text(key): _value(value) for key, value in document.items()}

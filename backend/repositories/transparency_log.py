@@ -28,7 +28,7 @@ from backend.database.models import (
     TheatreCertificate,
     TrustDocument,
 )
-from backend.repositories.theatres import queryable_columns
+from backend.repositories.theatres import queryable_bytes, queryable_columns
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.transparency.entries import EntryType, VoidReason, decode_entry, encode_entry
@@ -243,14 +243,14 @@ async def find_trust(connection: AsyncConnection) -> bytes | None:
     return cast("bytes | None", await connection.scalar(query))
 
 
-_REVOCATIONS = text("""
+_REVOCATIONS = text(f"""
     SELECT members->>'kid' AS kid, log_queue.entry, log_entries.log_index
     FROM log_queue LEFT JOIN log_entries ON log_entries.queue_id = log_queue.id
-    CROSS JOIN LATERAL (SELECT convert_from(log_queue.entry, 'UTF8')::jsonb AS members) AS read
+    CROSS JOIN LATERAL (SELECT {queryable_bytes("log_queue.entry")} AS members) AS read
     WHERE log_queue.theatre_id IS NULL AND log_queue.type = 'key/v1'
         AND members->>'revoked_at' IS NOT NULL
     ORDER BY log_queue.id DESC
-""")
+""")  # noqa: S608 - of constants alone
 _NONCE = text("""
     SELECT detail_json->>'run_nonce' FROM theatre_audit_events
     WHERE theatre_id = :theatre_id AND event_type = 'activated'
@@ -331,10 +331,10 @@ async def count_audits(
     return CountedAudits._make(rows.one())
 
 
-_AUDITS = text("""
+_AUDITS = text(f"""
     WITH logged AS (
         SELECT log_queue.type, log_entries.log_index,
-            convert_from(log_queue.entry, 'UTF8')::jsonb AS members
+            {queryable_bytes("log_queue.entry")} AS members
         FROM log_queue JOIN log_entries ON log_entries.queue_id = log_queue.id
         WHERE log_queue.theatre_id IS NULL
             AND log_queue.type IN ('dispute/v1', 'attestation/v1')
@@ -356,7 +356,7 @@ _AUDITS = text("""
     SELECT count(*), count(*) FILTER (WHERE is_answered),
         count(*) FILTER (WHERE NOT is_answered AND open_by < :now)
     FROM audits
-""")
+""")  # noqa: S608 - of constants alone
 _STATUS = """
     CASE closing.type
         WHEN 'certificate/v1' THEN 'certified'

@@ -28,7 +28,7 @@ REPORTING = CONSTRUCT.replace(
     if do == "garbage":""",
 )
 REGISTRY = """
-[constructs.{name}]
+[constructs.{key}]
 argv = ["{{python}}", "-B", "{{folder}}/main.py"]
 folder = "construct"
 files = ["*.py"]
@@ -77,6 +77,7 @@ def sums_stage(
     episodes: Sequence[JsonObject],
     *,
     template_changes: Mapping[str, Any] | None = None,
+    construct_id: str = CONSTRUCT_ID,
     seconds: float = 0,
 ) -> SumsStage:
     """Write construct, registry and data of a theatre without gold labels.
@@ -88,10 +89,11 @@ def sums_stage(
     source = report_source(repr(str(folder))) + REPORTING.replace("{seconds}", str(seconds))
     (program / "main.py").write_text(source, encoding="utf-8")
     registry = folder / "constructs.toml"
-    registry.write_text(REGISTRY.format(name=CONSTRUCT_ID))
+    key = json.dumps(construct_id)
+    registry.write_text(REGISTRY.format(key=key))
     raw = b"".join(map(canonical_line, episodes))
     (folder / "sums.jsonl").write_bytes(raw)
-    template = json.loads(json.dumps(TEMPLATE))
+    template = json.loads(json.dumps(TEMPLATE).replace(json.dumps(CONSTRUCT_ID), key))
     template["criteria"]["criteria_ids"] = ["addition"]
     template["criteria"]["weights"] = {"addition": 1}
     scorers = template["scoring"]["criteria_scorers"]
@@ -99,9 +101,10 @@ def sums_stage(
     template["scorer_pins"] = {"exact_match": "1"}
     template["execution_policy"]["timeout_seconds"] = 60
     del template["product_theatre_config"]["gold_label_set"]
+    template["product_theatre_config"]["replay_dataset_id"] = "sums"
     template["dataset_hashes"]["sums"] = sha256_hex(raw)
-    construct = program_of(ConstructRegistry.load(registry).find_registered(CONSTRUCT_ID))
-    template["version_pins"]["constructs"][CONSTRUCT_ID] = construct_version(construct)
+    construct = program_of(ConstructRegistry.load(registry).find_registered(construct_id))
+    template["version_pins"]["constructs"][construct_id] = construct_version(construct)
     changed = {**template, **(template_changes or {})}
     return SumsStage(folder=folder, template=changed, door=door_of(folder))
 

@@ -7,11 +7,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from backend.database.embedded.cluster import SUPERUSER
 from backend.main import create_app
 from tests.backend.databases import Database
+from tests.backend.log_rows import await_all_logged
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_ratings import answers, rated
@@ -295,3 +298,29 @@ def test_markup_in_everything_that_a_run_says_stays_text(
     assert all(one.headers["content-disposition"].startswith("attachment") for one in files)
     told = sum(SCRIPT.encode() in reply.body for reply in (*seen, *files))
     assert told > 10
+
+
+def test_names_with_slashes_line_ends_and_nul_are_found_and_keep_no_other_from_being(
+    database: Database, tmp_path: Path
+) -> None:
+    named = [{**one, "episode_id": f"Sums/{number}\n"} for number, one in enumerate(sums(2))]
+    own = sums_stage(tmp_path / "own", named, construct_id="maker/model:7b \0 " + SCRIPT)
+    with served(create_app(settings_for(database, tmp_path / "home", **own.settings))) as client:
+        ada = client.registered("ada")
+        path = committed(ada, own.template)
+        certified = run(ada, path).document
+        assert certified["outcome"] == "certified", certified
+        await_all_logged(database)
+        with database.connected(SUPERUSER) as connection:
+            # As it does by itself: rows of others are read now where an index was searched before.
+            connection.execute("ANALYZE log_entries, log_queue")
+        # PostgreSQL has no U+0000: where it is to find a name, it stands as U+FFFD.
+        name = quote("maker/model:7b \ufffd " + SCRIPT, safe="")
+        routing = client.get(f"/api/v1/constructs/{name}/routing")
+        assert routing.document["record"]["certified"] == 1
+        assert client.get(f"/constructs/{name}/record").document["certified"] == 1
+        for page in (f"/constructs/{name}", f"/badge/{name}.svg", "/", "/log"):
+            assert client.get(page, Accept="text/html").status == 200, page
+        assert client.get("/certificates").document["total"] == 1
+        episode = client.get(f"{path}/episodes/Sums%2F1%0A").document
+        assert episode["episode_id"] == "Sums/1\n"

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from fastapi import APIRouter, Depends, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 from starlette.types import Scope as HttpScope
 
@@ -133,6 +134,18 @@ def sharing_headers(scope: HttpScope) -> dict[str, str]:
     if is_open and scope["method"] in _READING and scope["state"].get("principal") is None:
         headers |= OPEN_TO_PAGES
     return headers
+
+
+class _Name(StringConvertor):
+    """The name of a construct or an episode in a path: `HumanEval/0`, as people call theirs.
+
+    `%2F` is a slash by the time that a path is matched, so a name takes all that no route has.
+    """
+
+    regex = r"[\s\S]+"
+
+
+register_url_convertor("name", _Name())
 
 
 class DeclaredRoute(APIRoute):

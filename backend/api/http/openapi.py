@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
+from starlette.routing import compile_path
 
 from backend.api.http.access_policy import Access, DeclaredRoute, walk_dependencies
 from backend.api.http.bodies import JSON
@@ -246,7 +247,7 @@ class DescribedApi(FastAPI):
         self, described: dict[str, Any]
     ) -> Iterable[tuple[dict[str, Any], DeclaredRoute]]:
         for context in iter_route_contexts(self.routes):
-            route, path = context.original_route, str(context.path).replace(":path}", "}")
+            route, path = context.original_route, compile_path(str(context.path))[1]
             # A page may have the path of an operation: it is no part of the description.
             is_page = isinstance(route, PageRoute)
             if isinstance(route, DeclaredRoute) and path in described["paths"] and not is_page:
