@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi.routing import iter_route_contexts
+from starlette.routing import compile_path
 
 from backend.api.http.access_policy import Access, DeclaredRoute
 from backend.main import RESOURCES, create_app
@@ -89,7 +90,7 @@ def test_the_table_is_that_of_the_routes() -> None:
         for context in iter_route_contexts(router.routes):
             route = context.original_route
             assert isinstance(route, DeclaredRoute)
-            path = str(context.path).replace(":path}", "}")
+            path = compile_path(str(context.path))[1]
             who = WHO[route.declared.access]
             served_routes |= {(method, path, who) for method in context.methods or ()}
     assert {row.groups() for row in ROW.finditer(PAGE)} == served_routes

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from fastapi.routing import iter_route_contexts
 from sqlalchemy.ext.asyncio import AsyncEngine
+from starlette.routing import compile_path
 
 from backend.api.http.access_policy import Access, DeclaredRoute
 from backend.main import RESOURCES, create_app
@@ -167,7 +168,7 @@ def read_by_all(client: Client, **filled: str) -> Iterator[tuple[str, Reply]]:
             route = context.original_route
             assert isinstance(route, DeclaredRoute)
             if "GET" in (context.methods or ()) and route.declared.access in STRANGERS:
-                path = str(context.path).replace(":path", "")
+                path = compile_path(str(context.path))[1]
                 yield path, client.get(path.format_map(filled))
     theatre = f"/theatres/{filled['theatre_id']}"
     yield "template", client.get(f"/templates/{filled['template_id']}?sha256={filled['sha256']}")

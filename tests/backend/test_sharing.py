@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from fastapi.routing import iter_route_contexts
+from starlette.routing import compile_path
 
 from backend.api import operation_routes
 from backend.api.http.access_policy import Access, DeclaredRoute
@@ -45,7 +46,7 @@ def routes() -> Iterator[tuple[str, str, Access]]:
         for context in iter_route_contexts(router.routes):
             route = context.original_route
             assert isinstance(route, DeclaredRoute)
-            path = str(context.path).replace(":path", "")
+            path = compile_path(str(context.path))[1]
             for name in route.param_convertors:
                 path = path.replace(f"{{{name}}}", FILLED.get(name, "anything"))
             for method in sorted(context.methods or ()):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, Sleep, format_rfc3339
@@ -22,11 +22,9 @@ from theatre.providers.client import (
     UNKNOWN_MODEL,
     ProviderKind,
     ProviderReply,
+    Timeout,
     open_provider,
 )
-
-if TYPE_CHECKING:
-    import httpx2
 
 MAX_ATTEMPTS = 5
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 2.0, 120.0
@@ -141,7 +139,7 @@ async def open_model_judge(
     key_variable: str,
     clock: Clock,
     sleep: Sleep,
-    timeouts: httpx2.Timeout | None = None,
+    timeouts: Timeout | None = None,
 ) -> AsyncIterator[ModelJudge]:
     """Open a judge at `origin`, the base URL of an API of that kind; on leaving, it is closed."""
     opened = open_provider(kind, origin, key=api_key, max_bytes=MAX_ANSWER_BYTES, timeouts=timeouts)

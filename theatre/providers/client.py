@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import httpx2
 
 ProviderKind: TypeAlias = Literal["anthropic", "openai"]
+Timeout: TypeAlias = "httpx2.Timeout"
 
 RATE_LIMITED, KEY_REFUSED, UNKNOWN_MODEL = "rate-limited", "key-refused", "unknown-model"
 CONNECTION, TIMEOUT = "connection", "timeout"
@@ -142,7 +143,7 @@ async def open_provider(
     max_bytes: int,
     headers: Mapping[str, str] | None = None,
     transport: httpx2.AsyncBaseTransport | None = None,
-    timeouts: httpx2.Timeout | None = None,
+    timeouts: Timeout | None = None,
     hide: Callable[[str], str] | None = None,
 ) -> AsyncIterator[ProviderClient]:
     """Open the client of the provider at `origin`; on leaving, it is closed.
