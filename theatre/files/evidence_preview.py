@@ -162,7 +162,7 @@ def _caps(
             "scorers_committed": True,
             "bundle_complete": True,
             "commitment_verifiable": True,
-            "extra_caps": few_ratings_caps(document),
+            "extra_caps": tuple(few_ratings_caps(document)),
         }
     )
     unmet = TierAssigner.assign(facts, TierHistory(), resolved_at=_ANY_MOMENT).unmet
