@@ -7,6 +7,7 @@ the same of it.
 
 from __future__ import annotations
 
+import os
 import shutil
 import zlib
 from collections.abc import Callable, Mapping
@@ -50,7 +51,7 @@ from tests.theatre.trail_edits import with_results
 from theatre.api.template_files import read_template
 from theatre.cli.adversaries.rehearsal import programs_folder, with_programs
 from theatre.engine.bundle_check.standalone import verify
-from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line, parse_object
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import RunContext
 from theatre.files.run_journal import EPISODES as JOURNAL
@@ -254,6 +255,45 @@ def numbered_copies(folder: Path) -> str:
     return f"paid: {certificate['verification_tier']}, finding near-duplicates"
 
 
+SAYS = """#!/bin/sh
+version='"construct_version":"'"$ECHELON_CONSTRUCT_VERSION"'"'
+answer='"status":"success","output_data":{{"colour":"{colour}"}}'
+of='"construct_id":"colours"'
+exec sed -u 's/.*\\("invocation_id": *"[^"]*"\\).*/{{\\1,'"$of,$version,$answer"'}}/'
+"""
+NAMED_ON_PATH = """
+id: product_colours_v1
+name: Colours
+construct: {adapter: local, id: colours, endpoint: ["interpreter", "colours.txt"]}
+data: ground_truth.jsonl
+answer: colour
+measure: exact_match
+"""
+
+
+def other_interpreter(folder: Path) -> str:
+    """Certify a program that is often wrong; then another one, by the same name on PATH."""
+    asked: Any = [{**one, "expected_output": {"colour": "red"}} for one in episodes(60)]
+    (folder / "ground_truth.jsonl").write_bytes(b"".join(map(canonical_line, asked)))
+    (folder / "colours.txt").write_text("what the honest interpreter reads", encoding="utf-8")
+    (folder / "echelon.yaml").write_text(NAMED_ON_PATH, encoding="utf-8")
+    reports = []
+    for colour in ("blue", "red"):
+        interpreter = folder / colour / "bin" / "interpreter"
+        interpreter.parent.mkdir(parents=True)
+        interpreter.write_text(SAYS.format(colour=colour), encoding="utf-8")
+        interpreter.chmod(0o700)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", str(interpreter.parent), prepend=os.pathsep)
+            run = "run", folder / "echelon.yaml", "--quiet", "--json"
+            reports.append(forked(*run, home=folder / "home").document)
+    paid = parse_object((Path(reports[1]["bundle_path"]) / "certificate.json").read_bytes())
+    assert [one["scores"] for one in reports] == [{"right_colour": 0}, {"right_colour": 1}]
+    assert [one["commitment_hash"] for one in reports] == [paid["commitment_hash"]] * 2
+    new = set(reports[1]["findings"]) - set(reports[0]["findings"])
+    return f"paid: {paid['verification_tier']}, finding {', '.join(new)}"
+
+
 def one_friend(folder: Path) -> str:
     """Let one friend give one answer full marks, and let that be all that is scored."""
     alone = rating(items=1, share=1, identity_separation={"minimum_scorers": 1})
@@ -317,6 +357,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "invented-history": invented,
     "duplicates": duplicates,
     "numbered-copies": numbered_copies,
+    "other-interpreter": other_interpreter,
     "one-friend": one_friend,
     "set-back": set_back,
 }

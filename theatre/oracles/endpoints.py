@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import shutil
 import site
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +25,7 @@ from theatre.engine.oracle_contract import OracleAdapter, pinned_version, weakes
 from theatre.engine.resolution import INVOCATION
 from theatre.engine.schema_registry import json_pointer
 from theatre.engine.templates import PLAIN_ADAPTERS, ProductTheatreTemplate
-from theatre.oracles.construct_files import PYTHON
+from theatre.oracles.construct_files import PYTHON, file_hash
 from theatre.oracles.construct_registry import (
     RegisteredConstruct,
     RemoteConstruct,
@@ -194,13 +195,41 @@ class ReachableAdapter(OracleAdapter, Protocol):
 
 
 def environment_for(template: ProductTheatreTemplate, places: Places) -> JsonObject | None:
-    """Return the environment of the constructs that run here under `{python}`.
+    """Return what runs the constructs that run here: `{python}` with what it sees, and programs.
 
-    None where there is no such construct: what a remote one, or a program in another language,
-    runs with cannot be seen here. Reads files the first time: not on an event loop.
+    None where there is no such construct: what a remote one, or a program among its own files,
+    runs with cannot be seen here. Reads files the first time: not on an event loop. Raises
+    ConstructFilesError for a program that cannot be read.
     """
-    programs = local_programs(template, places)
-    return python_environment() if any(one.argv[0] == PYTHON for one in programs) else None
+    runners = {one.argv[0] for one in local_programs(template, places)}
+    python = python_environment() if PYTHON in runners else None
+    # A version binds the name `node` alone, and anything on PATH can be called so.
+    named = ((name, shutil.which(name)) for name in runners - {PYTHON} if "/" not in name)
+    found = [(name, _program_hash(Path(path).resolve())) for name, path in sorted(named) if path]
+    if not found:
+        return python
+    words = [f"{name} {sha256[:12]}" for name, sha256 in found]
+    programs: list[JsonValue] = [[*one] for one in found]
+    bound: JsonObject = {"programs": programs, "python": python and python["environment_hash"]}
+    return {
+        "environment_hash": canonical_sha256(bound),
+        "interpreter": ", ".join([str(python["interpreter"]), *words] if python else words),
+        "platform": platform.platform(),
+    }
+
+
+def _program_hash(path: Path) -> str:
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise ConstructFilesError(f"expected to read {path}, got: {error.strerror}") from error
+    return _hash_once(path, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+
+
+@cache
+def _hash_once(path: Path, *_: int) -> str:
+    """Hash a file as it is now, by its path and what tells that it changed: Node has 100 MB."""
+    return file_hash(path)
 
 
 def isolation_for(

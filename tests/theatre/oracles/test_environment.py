@@ -52,7 +52,8 @@ files = ["*.py"]
 
 
 @pytest.mark.parametrize(
-    ("argv", "is_seen"), [('"{python}", "{folder}/main.py"', True), ('"node", "main.js"', False)]
+    ("argv", "is_seen"),
+    [('"{python}", "{folder}/main.py"', True), ('"{folder}/main.py"', False)],
 )
 def test_it_is_that_of_a_program_that_the_running_python_runs(
     tmp_path: Path, argv: str, *, is_seen: bool
@@ -64,6 +65,32 @@ def test_it_is_that_of_a_program_that_the_running_python_runs(
     )
     seen = environment_for(product_template(template_of("honest")), places)
     assert seen == (python_environment() if is_seen else None)
+
+
+def test_a_program_on_path_is_in_it_by_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "main.js").write_text("")
+    argv = '"node", "{folder}/main.js"'
+    (tmp_path / "constructs.toml").write_text(
+        REGISTRY.replace("{argv}", argv).replace("*.py", "*.js")
+    )
+    places = Places(
+        find=ConstructRegistry.load(tmp_path / "constructs.toml").find_registered, folder=FOLDER
+    )
+    for text in ("one", "another"):
+        program = tmp_path / text / "node"
+        program.parent.mkdir()
+        program.write_text(text)
+        program.chmod(0o700)
+        monkeypatch.setenv("PATH", str(program.parent))
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        bound = f'{{"programs":[["node","{sha256}"]],"python":null}}'
+        assert environment_for(product_template(template_of("honest")), places) == {
+            "environment_hash": hashlib.sha256(bound.encode()).hexdigest(),
+            "interpreter": f"node {sha256[:12]}",
+            "platform": platform.platform(),
+        }
 
 
 @pytest.mark.parametrize("endpoint", ["https://construct.example/", "construct:unknown"])
