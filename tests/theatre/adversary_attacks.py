@@ -34,9 +34,13 @@ from tests.theatre.forged_bundle import (
 from tests.theatre.forked_echelon import forked
 from tests.theatre.rated_runs import details, rate, rated_stage, rating, trail_of
 from tests.theatre.runs import (
+    CHAIN,
+    EASEL,
+    EASEL_VERSION,
     ERROR,
     EXPECTED,
     LATE,
+    PILOT,
     REFUSED,
     WRONG,
     ScriptedAdapter,
@@ -294,6 +298,19 @@ def other_interpreter(folder: Path) -> str:
     return f"paid: {paid['verification_tier']}, finding {', '.join(new)}"
 
 
+def borrowed_skill(folder: Path) -> str:
+    """Certify a construct that answers nothing, with one that does all of it behind it."""
+    under_test = {"/product_theatre_config/construct_under_test": EASEL}
+    stage = pilot_stage(folder, episodes(60), changes={**CHAIN, **under_test})
+    nothing = ScriptedAdapter(lambda _: {"output_data": {}}, version=EASEL_VERSION)
+    finished = stage.run({EASEL: nothing, PILOT: ScriptedAdapter()})
+    certificate: Any = finished.document("certificate.json")
+    assert (certificate["construct_id"], certificate["composite_score"]) == (EASEL, 1)
+    assert judged(finished.bundle).startswith("consistent")
+    found = [one for one in certificate["findings"] if one.startswith("answered-by-another")]
+    return f"paid: {certificate['verification_tier']}, finding {', '.join(found)}"
+
+
 def one_friend(folder: Path) -> str:
     """Let one friend give one answer full marks, and let that be all that is scored."""
     alone = rating(items=1, share=1, identity_separation={"minimum_scorers": 1})
@@ -358,6 +375,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "duplicates": duplicates,
     "numbered-copies": numbered_copies,
     "other-interpreter": other_interpreter,
+    "borrowed-skill": borrowed_skill,
     "one-friend": one_friend,
     "set-back": set_back,
 }

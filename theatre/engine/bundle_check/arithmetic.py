@@ -162,6 +162,7 @@ class Plan:
             name: scorers.get(name, {}).get("scorer", "exact_match") for name in self.ids
         }
         self.recorded = recorded_types(template)
+        self.of_others = criteria_of_others(template)
 
     def template_caps(self) -> list[str]:
         """Return the codes for what other programs made, and for what too few answers decide."""
@@ -175,9 +176,10 @@ class Plan:
         return imported + sorted(f"scores-by-harness:{name}" for name in by_harness) + few
 
     def scorer_findings(self) -> list[str]:
-        """Return a code for each criterion that an unknown scorer decides, or a judge for nothing.
+        """Return a code for each criterion that says less of the construct than it seems to.
 
-        The latter where the same judge decides another criterion.
+        An unknown scorer decides it, another construct of the chain answered it, or a judge
+        scores it for nothing who decides another criterion.
         """
         decides = {
             name: self.scorers[name]
@@ -185,6 +187,7 @@ class Plan:
             if share and self.human.get(name) != 1
         }
         own = [f"own-scorer:{name}" for name, it in decides.items() if it not in SCORER_KINDS]
+        own += [f"answered-by-another:{name}" for name in decides if name in self.of_others]
         judges = {it for it in decides.values() if SCORER_KINDS.get(it) == "judged"}
         return own + [
             f"unweighted-judge:{name}"
@@ -201,6 +204,29 @@ class Plan:
                 return None
             total += share * value
         return total / sum(self.shares)
+
+
+def criteria_of_others(template: Document) -> set[str]:
+    """Return the criteria of a chain whose answer another construct gives than that under test."""
+    config = template.get("product_theatre_config") or {"construct_under_test": None}
+    under_test, steps = config["construct_under_test"], template.get("resolution_programme") or []
+    chain = config.get("construct_chain") or [
+        one.get("construct_id", under_test)
+        for one in steps
+        if one["type"] == "construct_invocation"
+    ]
+    if len(chain) < 2 or config.get("episode_runner", "single_call") != "single_call":  # noqa: PLR2004 - a chain
+        return set()
+    scorers = (template.get("scoring") or {}).get("criteria_scorers") or {}
+    fields = {
+        name: str((scorers.get(name, {}).get("params") or {}).get("field", ""))
+        for name in template["criteria"]["criteria_ids"]
+    }
+    answering = {
+        name: field.partition(":")[0] if ":" in field else chain[-1]
+        for name, field in fields.items()
+    }
+    return {name for name, one in answering.items() if one != under_test}
 
 
 def kinds_of(scorers: Iterable[str], stated: Mapping[str, str]) -> dict[str, str]:

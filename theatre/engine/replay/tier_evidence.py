@@ -11,7 +11,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
-from theatre.engine.models import REPEATS, InvocationStatus, ScorerKind
+from theatre.engine.models import REPEATS, SINGLE_CALL, InvocationStatus, ScorerKind
 from theatre.engine.oracle_contract import DECLARED_ADAPTERS, Isolation
 from theatre.engine.replay.usage import UsageTally
 from theatre.engine.scoring import committed_ratings, exact
@@ -59,6 +59,7 @@ BY_HARNESS_CAP = "scores-by-harness"
 HARNESS_SCORER = "harness_score"
 
 OWN_SCORER = "own-scorer"
+ANSWERED_BY_ANOTHER = "answered-by-another"
 UNWEIGHTED_JUDGE = "unweighted-judge"
 """The finding where what decides is no scorer that a release ships: its author's word."""
 
@@ -234,8 +235,9 @@ def unqualified_measures(
 def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> tuple[str, ...]:
     """Return what a reader must know of who scores, a code for each criterion.
 
-    That no release ships the scorer that decides it; that a judge's word on it has no weight,
-    where the same judge's word on another criterion has one.
+    That no release ships the scorer that decides it; that it is about the answer of another
+    construct of the chain than that under test; that a judge's word on it has no weight, where the
+    same judge's word on another criterion has one.
     """
     choices = {name: cast("str", one["scorer"]) for name, one in criteria_scorers(document).items()}
     judges = {name for name, kind in SCORER_KINDS.items() if kind == ScorerKind.JUDGED}
@@ -245,11 +247,26 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
     return (
         *(f"{OWN_SCORER}:{criterion}" for criterion in own),
         *(
+            f"{ANSWERED_BY_ANOTHER}:{name}"
+            for name in _by_machine(document, template, set(choices.values()))
+            if _answering(template, name) != template.product_theatre_config.construct_under_test
+        ),
+        *(
             f"{UNWEIGHTED_JUDGE}:{name}"
             for name in idle
             if template.criteria.weights.get(name) == 0
         ),
     )
+
+
+def _answering(template: ProductTheatreTemplate, criterion: str) -> str:
+    """Return whose answer decides a criterion; of interactive episodes, the one under test."""
+    config = template.product_theatre_config
+    if config.episode_runner != SINGLE_CALL:
+        return config.construct_under_test
+    choice = template.scoring.criteria_scorers.get(criterion)
+    named, colon, _ = str(choice.params.get("field", "") if choice else "").partition(":")
+    return named if colon else template.hops[-1].construct_id
 
 
 def _by_machine(
