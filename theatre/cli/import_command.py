@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from theatre.harness.folder import TEMPLATE, write_folder
 from theatre.harness.inspect_log import read_inspect_log
 from theatre.harness.promptfoo_results import read_promptfoo_results
 from theatre.harness.rows import Columns, read_rows
-from theatre.harness.samples import HarnessLog
+from theatre.harness.samples import HarnessLog, HarnessSample, reading
 from theatre.scorers import load_scorers
 
 KINDS = ("inspect", "promptfoo", "jsonl", "csv")
@@ -95,11 +97,20 @@ def _pairs(words: tuple[str, ...], expected: tuple[str, ...]) -> dict[str, str]:
 
 
 def _read(kind: str, log: Path, prompt: int | None, columns: Columns, construct: str) -> HarnessLog:
-    if kind == "inspect":
-        return read_inspect_log(log)
-    if kind == "promptfoo":
-        return read_promptfoo_results(log, prompt=prompt)
-    return read_rows(log, columns, is_csv=kind == "csv", construct=construct)
+    what = f"{log} as {kind} writes it"
+    with reading(what):
+        if kind == "inspect":
+            found = read_inspect_log(log)
+        elif kind == "promptfoo":
+            found = read_promptfoo_results(log, prompt=prompt)
+        else:
+            return read_rows(log, columns, is_csv=kind == "csv", construct=construct)
+
+    def samples() -> Iterator[HarnessSample]:
+        with reading(what):
+            yield from found.samples()
+
+    return replace(found, samples=samples)
 
 
 def _print(report: JsonObject, out: Path, *, ground_truth: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,11 +67,24 @@ def write_folder(
     """Write what a run needs into `folder` (it must be new or empty); return what was found.
 
     Without answers that is the dataset alone. Raises HarnessLogError for a log without samples, a
-    second sample of one id, and values that have no canonical form.
+    second sample of one id, and values that have no canonical form; there is no folder then.
     """
     if folder.exists() and any(folder.iterdir()):
         raise HarnessLogError(f"expected a new or empty folder, got {folder}: name another one")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".import-") as whole:
+        new = Path(whole) / "new"
+        new.mkdir()
+        report = _write(log, new, scorers, with_answers=with_answers)
+        if folder.exists():
+            folder.rmdir()
+        new.rename(folder)
+    return report
+
+
+def _write(
+    log: HarnessLog, folder: Path, scorers: Mapping[str, Scorer], *, with_answers: bool
+) -> JsonObject:
     comparisons = {one.name: Comparison(one) for one in log.measures}
     count = 0
     with (folder / GROUND_TRUTH).open("wb") as truth, (folder / ANSWERS).open("wb") as answers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -81,6 +82,17 @@ class HarnessLog:
     declared: JsonObject
     measures: tuple[Measure, ...]
     samples: Callable[[], Iterator[HarnessSample]]
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise HarnessLogError for a document that is not what its reader takes it for."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise HarnessLogError(
+            f"expected {what}, got a document of another form: {error!r:.200}"
+        ) from error
 
 
 def identifier(text: str) -> str:

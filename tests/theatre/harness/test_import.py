@@ -60,6 +60,30 @@ def test_a_log_of_inspect_ai_scores_to_the_numbers_that_it_reports(tmp_path: Pat
     assert (includes["reported"], includes["differing"]) == (0.75, 0)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "place"),
+    [
+        ("promptfoo", "promptfoo.json", ("results", "results", 4)),
+        ("promptfoo", "promptfoo.json", ("results", "results", 4, "testCase")),
+        ("promptfoo", "promptfoo.json", ("results", "prompts", 0, "metrics")),
+        ("inspect", "sums-12.json", ("samples", 8, "scores", "includes")),
+        ("inspect", "sums-12.json", ("eval", "config")),
+    ],
+)
+def test_a_log_of_another_form_is_named_and_leaves_nothing(
+    kind: str, name: str, place: tuple[str | int, ...], tmp_path: Path
+) -> None:
+    log = whole = json.loads((LOGS / name).read_bytes())
+    *above, last = place
+    for one in above:
+        whole = whole[one]
+    whole[last] = "another"
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    ended = run(kind, tmp_path / "log.json", "--out", tmp_path / "new")
+    assert f"log.json as {kind} writes it, got a document of another form" in str(ended.exception)
+    assert [one.name for one in tmp_path.iterdir()] == ["log.json"]
+
+
 def test_what_no_scorer_measures_is_null(tmp_path: Path) -> None:
     log = json.loads((LOGS / "sums-12.json").read_bytes())
     log["samples"] = [{**log["samples"][0], "target": ""}]
