@@ -5,9 +5,12 @@ From one address, an asynchronous engine for the service and a plain one for mig
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
-from sqlalchemy import Engine, NullPool, create_engine, make_url, text
+from sqlalchemy import Dialect, Engine, NullPool, create_engine, event, make_url, text
 from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from backend.errors import DatabaseRoleError
@@ -40,7 +43,7 @@ def application_engine(address: str, *, pool_size: int = POOL_SIZE) -> AsyncEngi
 
     Waits two seconds for a free connection. The caller disposes of it.
     """
-    return create_async_engine(
+    engine = create_async_engine(
         _url(address, "asyncpg"),
         pool_size=pool_size,
         max_overflow=0,
@@ -51,6 +54,16 @@ def application_engine(address: str, *, pool_size: int = POOL_SIZE) -> AsyncEngi
         hide_parameters=True,
         connect_args={"server_settings": _SESSION},
     )
+    event.listen(engine.sync_engine, "do_connect", _connect)
+    return engine
+
+
+def _connect(dialect: Dialect, _record: object, given: Any, named: Any) -> DBAPIConnection:  # noqa: ANN401 - as SQLAlchemy has them
+    """Connect; ConnectionError for whatever keeps from it: no socket, no such host, no answer."""
+    try:
+        return dialect.connect(*given, **named)
+    except OSError as error:
+        raise ConnectionError(f"expected the database to answer, got: {error}") from error
 
 
 def operator_engine(address: str) -> AsyncEngine:

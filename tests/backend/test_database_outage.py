@@ -61,6 +61,10 @@ def test_a_run_outlives_a_database_that_is_away(
             end(home)
             gone = time.monotonic()
             company.await_told("the workers have ended")
+            asked = [
+                company.ada.get(name) for name in ("/readyz", path, "/constructs/sums/routing")
+            ]
+            assert [one.slug for one in asked] == ["not-ready"] * 3
             until(lambda: time.monotonic() >= gone + AWAY_SECONDS, "a while without a database")
             server.start()
             company.let_through_until_recorded(5)
