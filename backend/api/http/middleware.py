@@ -158,7 +158,7 @@ class RequestMiddleware:
             await problem_response(Request(scope), INTERNAL)(scope, receive, answer.send)
 
     def _log_request(self, scope: Scope, status: int | None, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", UNMATCHED)
+        route = getattr(scope.get("route"), "path_format", UNMATCHED)
         # 499: the client closed the connection before there was an answer.
         self._metrics.observe(route, scope["method"], status or 499, seconds)
         principal = scope["state"].get("principal")
