@@ -55,7 +55,7 @@ class TaskRecording:
         if self.committed.get(sample.episode_id) != canonical_sha256(sample.episode()):
             self.changed = f"expected sample {sample.episode_id} as committed, got another one"
             return
-        answer = sample.answer()
+        answer = sample.answer(one.name for one in self.measures)
         if sample.episode_id in self.retried:
             answer = {
                 "status": "error",

@@ -112,6 +112,7 @@ def _lines(
     log: HarnessLog, comparisons: Mapping[str, Comparison], scorers: Mapping[str, Scorer]
 ) -> Iterator[tuple[bytes, bytes]]:
     seen = set()
+    reported = [one.name for one in log.measures if not one.is_ours]
     for sample in log.samples():
         if sample.episode_id in seen:
             raise HarnessLogError(f"expected each sample once, got {sample.episode_id!r} again")
@@ -119,7 +120,7 @@ def _lines(
         for name, comparison in comparisons.items():
             again = rescore(comparison.measure, sample, scorers)
             comparison.add(sample.episode_id, sample.scores.get(name), again)
-        answer: JsonObject = {"episode_id": sample.episode_id, **sample.answer()}
+        answer: JsonObject = {"episode_id": sample.episode_id, **sample.answer(reported)}
         try:
             yield canonical_line(sample.episode()), canonical_line(answer)
         except CanonicalisationError as error:
@@ -138,8 +139,9 @@ def criteria_of(measures: tuple[Measure, ...]) -> tuple[JsonObject, dict[str, fl
     for one in measures:
         if one.scorer is not None:
             chosen[one.name] = {"scorer": one.scorer, "params": one.params}
-        reported: JsonObject = {"field": f"{SCORES}.{one.name}"}
-        chosen[one.name + REPORTED] = {"scorer": "harness_score", "params": reported}
+        if not one.is_ours:
+            reported: JsonObject = {"field": f"{SCORES}.{one.name}"}
+            chosen[one.name + REPORTED] = {"scorer": "harness_score", "params": reported}
     ours = [one.name for one in measures if one.scorer is not None]
     weighed = ours or [*chosen]
     return chosen, {name: 1 / len(weighed) if name in weighed else 0 for name in chosen}

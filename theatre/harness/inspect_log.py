@@ -21,6 +21,7 @@ from theatre.harness.samples import (
     HarnessLogError,
     HarnessSample,
     Measure,
+    criterion_name,
     identifier,
     unit_score,
 )
@@ -114,7 +115,14 @@ def read_sample(
         raise HarnessLogError(
             f"expected a sample of inspect_ai, got one without {error}"
         ) from error
-    values = {identifier(name): _value(score) for name, score in scores.items()}
+    # A scorer that gives several numbers at once has a score of each name in the summary.
+    given = {name: (score or {}).get("value") for name, score in scores.items()}
+    several = [value for value in given.values() if isinstance(value, dict)]
+    values = {
+        criterion_name(name): _value(value)
+        for one in (given, *several)
+        for name, value in one.items()
+    }
     return HarnessSample(
         episode_id=name if epochs == 1 else f"{name}-epoch-{epoch}",
         cluster_key=None if epochs == 1 else name,
@@ -149,16 +157,20 @@ def measure_of(name: str, params: dict[str, Any], reported: float | None) -> Mea
             params={**at, "case": not ignores},
             reported=reported,
         )
-    return Measure(name=identifier(name), reported=reported)
+    return Measure(name=criterion_name(name), reported=reported)
 
 
 def _measures(header: dict[str, Any]) -> Iterator[Measure]:
     """Yield a measure for each score in the log's summary."""
+    seen = set()
     for one in (header.get("results") or {}).get("scores") or []:
         metrics = one.get("metrics") or {}
         mean = next((metrics[name]["value"] for name in _MEANS if name in metrics), None)
+        measure = measure_of(one["name"], one.get("params") or {}, unit_score(mean))
         # With a reducer over epochs there is an entry for each: the first is the plain mean.
-        yield measure_of(one["name"], one.get("params") or {}, unit_score(mean))
+        if measure.name not in seen:
+            seen.add(measure.name)
+            yield measure
 
 
 def _completion(output: dict[str, Any]) -> str:
@@ -170,8 +182,7 @@ def _completion(output: dict[str, Any]) -> str:
     return "\n".join(part["text"] for part in content if part.get("type") == "text")
 
 
-def _value(score: dict[str, Any] | None) -> float | None:
-    value = None if score is None else score.get("value")
+def _value(value: Any) -> float | None:  # noqa: ANN401  # a log may hold anything that JSON can
     return _LETTERS.get(value) if isinstance(value, str) else unit_score(value)
 
 

@@ -13,6 +13,7 @@ from theatre.harness.samples import (
     HarnessLogError,
     HarnessSample,
     Measure,
+    criterion_name,
     identifier,
     unit_score,
 )
@@ -61,20 +62,34 @@ def read_promptfoo_results(path: Path, *, prompt: int | None = None) -> HarnessL
     )
 
 
-def _named(assertions: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield assertions by their type, a second one of a type with its number."""
+def _judged(result: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Yield name, assertion and what promptfoo said of it; a second of a type has its number.
+
+    Those of a set are listed like all others, after an entry for the set, which is no assertion. A
+    value is as it was rendered: in the test it may hold variables. A result that promptfoo did not
+    grade has the assertions of its test.
+    """
+    graded = (result.get("gradingResult") or {}).get("componentResults") or []
+    found = [(one["assertion"], one) for one in graded if one.get("assertion")]
+    if not graded:
+        listed = result["testCase"].get("assert") or []
+        flat = [inner for one in listed for inner in one.get("assert") or [one]]
+        found = [(one, {}) for one in flat]
     seen: dict[str, int] = {}
-    for one in assertions:
-        name = identifier(one["type"])
+    for assertion, said in found:
+        name = criterion_name(assertion["type"])
         seen[name] = seen.get(name, 0) + 1
-        yield (name if seen[name] == 1 else f"{name}_{seen[name]}"), one
+        rendered = (said.get("metadata") or {}).get("renderedAssertionValue")
+        value = assertion.get("value") if rendered is None else rendered
+        numbered = name if seen[name] == 1 else f"{name}_{seen[name]}"
+        yield numbered, {**assertion, "value": value}, said
 
 
 def _measures(results: list[dict[str, Any]]) -> Iterator[Measure]:
     """Yield a measure for each assertion that any test has."""
     found: dict[str, Measure] = {}
     for one in results:
-        for name, assertion in _named(one["testCase"].get("assert") or []):
+        for name, assertion, _ in _judged(one):
             scorer, params = _OURS.get(assertion["type"], (None, {}))
             at: JsonObject = {"field": OUTPUT, "expected": name} if scorer else {}
             found.setdefault(name, Measure(name=name, scorer=scorer, params={**at, **params}))
@@ -83,18 +98,18 @@ def _measures(results: list[dict[str, Any]]) -> Iterator[Measure]:
 
 def _sample(result: dict[str, Any]) -> HarnessSample:
     """Return one result; errors of the provider are samples without an answer."""
-    assertions = list(_named(result["testCase"].get("assert") or []))
-    expected: JsonObject = {}
-    for name, one in assertions:
-        value = one.get("value")
-        if one["type"] in _OURS:
-            expected[name] = value if one["type"] == "equals" else [value]
-    graded = (result.get("gradingResult") or {}).get("componentResults") or []
-    scores = {
-        name: unit_score(component.get("score"))
-        for (name, _), component in zip(assertions, graded, strict=False)
-    }
     output = (result.get("response") or {}).get("output")
+    expected: JsonObject = {}
+    scores: dict[str, float | None] = {}
+    for name, one, said in _judged(result):
+        scores[name] = unit_score(said.get("score"))
+        value = one["value"]
+        if one["type"] == "equals":
+            # promptfoo compares texts: its 5 equals an answer that is the text "5".
+            is_text = isinstance(output, str) and isinstance(value, bool | int | float)
+            expected[name] = json.dumps(value) if is_text else value
+        elif one["type"] in _OURS:
+            expected[name] = [value]
     return HarnessSample(
         episode_id=f"test-{result['testIdx']}",
         input_data={"prompt": result["prompt"]["raw"]},

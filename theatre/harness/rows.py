@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ParseError
-from theatre.harness.samples import HarnessLog, HarnessLogError, HarnessSample, Measure, unit_score
+from theatre.harness.samples import (
+    HarnessLog,
+    HarnessLogError,
+    HarnessSample,
+    Measure,
+    criterion_name,
+    unit_score,
+)
+
+_TRUTHS = {"true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +44,24 @@ class Columns:
 
 def read_rows(path: Path, columns: Columns, *, is_csv: bool, construct: str) -> HarnessLog:
     """Read a table; samples raise HarnessLogError, with the line, for what does not fit."""
+    named = {at: criterion_name(at) for at in (*columns.expected, *columns.scores)}
+    if len({*named.values()}) < len(named):
+        raise HarnessLogError(
+            f"expected columns with different names as criteria, got {', '.join(named.values())} "
+            f"for {', '.join(named)}: rename one in {path}"
+        )
+    answered = [named[at] for at in columns.expected if at in (columns.answers or {})]
     measures = (
         *(
-            Measure(name=name, scorer="exact_match", params={"field": name, "expected": name})
-            for name in columns.expected
-            if name in (columns.answers or {})
+            Measure(
+                name=name,
+                scorer="exact_match",
+                params={"field": name, "expected": name},
+                is_ours=True,
+            )
+            for name in answered
         ),
-        *(Measure(name=name) for name in columns.scores),
+        *(Measure(name=named[at]) for at in columns.scores),
     )
 
     def samples() -> Iterator[HarnessSample]:
@@ -58,10 +78,18 @@ def read_rows(path: Path, columns: Columns, *, is_csv: bool, construct: str) -> 
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
-    """Yield line number and row; every value is a text."""
+    """Yield line number and row; every value is a text. Columns are parted by `,` or `;`."""
     with path.open(encoding="utf-8-sig", newline="") as handle:
-        reader = csv.DictReader(handle, strict=True)
         try:
+            header = handle.readline()
+            handle.seek(0)
+            delimiter = ";" if header.count(";") > header.count(",") else ","
+            reader = csv.DictReader(handle, delimiter=delimiter, strict=True)
+            columns = reader.fieldnames or []
+            if len({*columns}) < len(columns):
+                raise HarnessLogError(
+                    f"expected a different name for each column of {path}, got {', '.join(columns)}"
+                )
             for row in reader:
                 if None in row or None in row.values():
                     raise HarnessLogError(
@@ -75,6 +103,8 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
 def _json_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
     with path.open("rb") as handle:
         for number, line in enumerate(handle, start=1):
+            if not line.strip():
+                continue
             try:
                 yield number, parse_object(line)
             except ParseError as error:
@@ -95,17 +125,27 @@ def _sample(row: JsonObject, number: int, columns: Columns, path: Path) -> Harne
     return HarnessSample(
         episode_id=f"row-{number}" if columns.episode_id is None else str(row[columns.episode_id]),
         input_data={name: row[name] for name in columns.inputs or row if name not in named},
-        expected_output={name: row[name] for name in columns.expected} or None,
-        output_data={name: row[at] for name, at in answers.items()} if answers else None,
-        scores={name: _number(row[name]) for name in columns.scores},
+        expected_output={criterion_name(at): row[at] for at in columns.expected} or None,
+        output_data={criterion_name(one): row[at] for one, at in answers.items()} or None,
+        scores={
+            criterion_name(at): _score(row[at], f"{at} in line {number} of {path}")
+            for at in columns.scores
+        },
         error="the table has no column with answers",
     )
 
 
-def _number(value: JsonValue) -> float | None:
+def _score(value: JsonValue, where: str) -> float | None:
+    """Return a score, None for null and an empty cell; HarnessLogError for anything else."""
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
+        word = value.strip().lower()
+        if not word:
             return None
-    return unit_score(value)
+        with contextlib.suppress(ValueError):
+            value = _TRUTHS[word] if word in _TRUTHS else float(word)
+    score = unit_score(value)
+    if score is None and value is not None:
+        raise HarnessLogError(
+            f"expected a score of 0 to 1, true, false or nothing as {where}, got {value!r:.80}"
+        )
+    return score

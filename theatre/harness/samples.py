@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,6 +12,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import TheatreError
 from theatre.engine.models import Scorer, ScoringCase
 
+_LONGEST_CRITERION = 64 - len("_reported")
 SCORES = "scores"
 """The member of an answer with what the harness said of it: measure → number or null."""
 
@@ -27,13 +28,15 @@ class Measure:
     """A score that a harness gave, and the scorer of ours that computes it from the answer.
 
     `scorer` is None where none does; `params` are then empty. `reported` is the mean in the log's
-    own summary, in [0, 1], None where it has none.
+    own summary, in [0, 1], None where it has none. `is_ours` says that the log has no score of that
+    name: only ours computes it.
     """
 
     name: str
     scorer: str | None = None
     params: JsonObject = field(default_factory=dict)
     reported: float | None = None
+    is_ours: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +64,13 @@ class HarnessSample:
             line["cluster_key"] = self.cluster_key
         return line
 
-    def answer(self) -> JsonObject:
-        """Return members of an answer envelope."""
+    def answer(self, measures: Iterable[str]) -> JsonObject:
+        """Return members of an answer envelope, with a score or null of each measure."""
         if self.output_data is None:
             return {"status": "error", "error_detail": self.error or "the harness has no answer"}
-        return {"output_data": {**self.output_data, SCORES: {**self.scores}}}
+        # Null is not applicable; what is not there would count 0.
+        scores: JsonObject = {name: self.scores.get(name) for name in measures}
+        return {"output_data": {**self.output_data, SCORES: scores}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +103,12 @@ def reading(what: str) -> Iterator[None]:
 def identifier(text: str) -> str:
     """Return a name that constructs, criteria and templates can have."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:64].strip("_") or "unnamed"
+
+
+def criterion_name(text: str) -> str:
+    """Return a name that a criterion can have, also with `_reported` at its end."""
+    name = identifier(text)
+    return (name if name[0].isalpha() else f"c_{name}")[:_LONGEST_CRITERION].strip("_")
 
 
 def unit_score(value: JsonValue) -> float | None:

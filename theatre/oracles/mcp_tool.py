@@ -55,6 +55,8 @@ _MAX_COMPLAINT_BYTES = MAX_ERROR_DETAIL - 400
 _START_SECONDS = 30.0
 _LISTED = 8
 _MAX_PAGES = 100
+_LOST = frozenset({types.CONNECTION_CLOSED, types.INVALID_REQUEST})
+"""What a call ends with whose session is over: its server ended, or was started anew."""
 
 Streams = tuple[Any, Any]
 _T = TypeVar("_T")
@@ -373,13 +375,13 @@ class ToolAdapter(PlainAdapter):
             result = await client.call_tool(self._settings.tool, arguments)
         except PinMismatchError as error:
             return CallFailure(reason="tool-changed", detail=str(error))
-        except MCPError as error:
-            return CallFailure(reason="protocol-error", detail=self._words(error))
         except asyncio.CancelledError:
             # Late: what the server still does must not reach the next call.
             await self._drop()
             raise
         except Exception as error:  # noqa: BLE001 - transports fail in many ways, and none ends a run
+            if isinstance(error, MCPError) and error.code not in _LOST:
+                return CallFailure(reason="protocol-error", detail=self._words(error))
             await self._drop()
             detail = f"expected an answer of the MCP server, got: {self._words(error)}"
             return CallFailure(reason="unreachable", detail=detail)

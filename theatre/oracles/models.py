@@ -10,7 +10,7 @@ import contextlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import Field
 from yarl import URL
@@ -49,6 +49,7 @@ _QUOTED = 300
 _LISTED = 8
 _MOST_TOKENS = 1_000_000_000
 _DEFAULT_MAX_TOKENS = 1024
+_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 class ModelSettings(PlainSettings):
@@ -180,14 +181,16 @@ class ModelAdapter(PlainAdapter):
                 raw=None if reply.status is None else (reply.body or "").encode(),
             )
         text = reply.body or ""
+        said = read_message(self._kind, text)
         # A key in an answer would be published with the evidence.
         if "[redacted]" in text and self._headers.values:
             return CallFailure(
                 reason="credential-echoed",
                 detail="expected an answer without the key, got one with it",
                 raw=text.encode(),
+                usage=said.usage,
             )
-        return read_message(self._kind, text)
+        return said
 
     def _words(self, reply: ProviderReply, names: Sequence[str] = ()) -> str:
         """Return one sentence on a refusal: expected, seen, and what to do."""
@@ -236,23 +239,26 @@ def read_message(kind: ProviderKind, text: str) -> Said | CallFailure:
         return CallFailure(reason=error.reason, detail=str(error), raw=text.encode())
     read = _anthropic_text if kind == "anthropic" else _openai_text
     said, ended = read(message)
+    usage = _usage(message.get("usage"))
     if ended in {"refusal", "content_filter"}:
         why = said or f"the provider ended the answer: {ended}"
-        return Said(text=why, refused=True, usage=_usage(message.get("usage")))
+        return Said(text=why, refused=True, usage=usage)
     if ended in {"length", "max_tokens"}:
         return CallFailure(
             reason="cut-short",
             detail="expected a whole answer, got one that was cut at the limit of tokens; raise "
             "max_tokens in parameters",
             raw=text.encode(),
+            usage=usage,
         )
     if said is None:
         return CallFailure(
             reason="not-a-message",
             detail=f"expected a message with text, got {text[:200]!r}",
             raw=text.encode(),
+            usage=usage,
         )
-    return Said(text=said, usage=_usage(message.get("usage")))
+    return Said(text=said, usage=usage)
 
 
 def _openai_text(message: JsonObject) -> tuple[str | None, object]:
@@ -261,8 +267,9 @@ def _openai_text(message: JsonObject) -> tuple[str | None, object]:
     choice = first if isinstance(first, dict) else {}
     spoken = choice.get("message")
     said = spoken if isinstance(spoken, dict) else {}
-    if isinstance(said.get("refusal"), str):
-        return cast("str", said["refusal"]), "refusal"
+    # Some servers have an empty one with each answer.
+    if isinstance(refusal := said.get("refusal"), str) and refusal:
+        return refusal, "refusal"
     content = said.get("content")
     if content is None and isinstance(said.get("tool_calls"), list):
         # What it would call is its answer: nothing is called here.
@@ -284,12 +291,18 @@ def _as_text(value: object) -> str:
 
 
 def _usage(found: object) -> dict[str, int] | None:
-    """Return the tokens of a call; None where the server does not count them."""
+    """Return the tokens of a call; None where the server does not count them.
+
+    What a cache took or gave is part of a prompt: Anthropic counts it apart, and OpenAI within.
+    """
     usage = found if isinstance(found, dict) else {}
-    counts = []
-    for names in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens")):
-        value = next((usage[name] for name in names if name in usage), None)
-        if type(value) is not int or not 0 <= value < _MOST_TOKENS:
-            return None
-        counts.append(value)
-    return {"input_tokens": counts[0], "output_tokens": counts[1]}
+    if "prompt_tokens" in usage:
+        counts = [usage["prompt_tokens"], usage.get("completion_tokens")]
+    else:
+        cached = (usage.get(name) or 0 for name in _CACHED)
+        counts = [usage.get("input_tokens"), usage.get("output_tokens"), *cached]
+    if not all(type(one) is int and one >= 0 for one in counts):
+        return None
+    asked, said = counts[0] + sum(counts[2:]), counts[1]
+    is_plausible = max(asked, said) < _MOST_TOKENS
+    return {"input_tokens": asked, "output_tokens": said} if is_plausible else None

@@ -37,13 +37,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFailure:
-    """Why there is no answer, with a stable `reason`; the version stands in for a reported one."""
+    """Why there is no answer, with a stable `reason`; the version stands in for a reported one.
+
+    `usage` is what a provider counted all the same: an answer that does not count is paid, too.
+    """
 
     reason: str
     detail: str
     status: InvocationStatus = InvocationStatus.ERROR
     raw: bytes | None = None
     reported_version: str | None = None
+    usage: Mapping[str, int] | None = None
 
     def as_attempt(
         self, request: OracleInvocationRequest, *, latency_ms: int, responded_at: datetime
@@ -59,7 +63,9 @@ class CallFailure:
             raw=self.raw,
         )
         response = replace(attempt.response, construct_version=self.reported_version)
-        return replace(attempt, response=response)
+        return replace(
+            attempt, response=response, usage=None if self.usage is None else dict(self.usage)
+        )
 
 
 async def wait_within(exchange: Awaitable[_T], *, seconds: float) -> _T | CallFailure:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import quote
 
 from theatre.engine.canonical_json import JsonObject
 
@@ -85,7 +86,9 @@ class ProviderClient:
 
     async def find_model(self, model: str) -> ProviderReply:
         """Ask what is known of a model, which costs nothing."""
-        return await self._exchange("get", f"{_MODELS[self._kind]}/{model}", None)
+        # Names have slashes, and some what a URL has another meaning for.
+        named = quote(model, safe="/:@")
+        return await self._exchange("get", f"{_MODELS[self._kind]}/{named}", None)
 
     async def list_models(self) -> ProviderReply:
         """Ask which models there are."""

@@ -187,13 +187,16 @@ print('{"twice": %d}' % (2 * number))
 
 
 @contextlib.contextmanager
-def tool_server() -> Iterator[str]:
+def tool_server(port: int = 0) -> Iterator[str]:
     """Serve the same tools by streamable HTTP, in a thread; yield the URL."""
     module: dict[str, Any] = {"__name__": "tool_server"}
     exec(TOOL_SERVER, module)  # noqa: S102 - the module above
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", port))
     config = uvicorn.Config(
-        module["server"].streamable_http_app(), log_level="error", lifespan="on"
+        module["server"].streamable_http_app(),
+        log_level="critical",
+        lifespan="on",
+        timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

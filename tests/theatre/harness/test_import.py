@@ -64,7 +64,7 @@ def test_a_log_of_inspect_ai_scores_to_the_numbers_that_it_reports(tmp_path: Pat
     ("kind", "name", "place"),
     [
         ("promptfoo", "promptfoo.json", ("results", "results", 4)),
-        ("promptfoo", "promptfoo.json", ("results", "results", 4, "testCase")),
+        ("promptfoo", "promptfoo.json", ("results", "results", 4, "gradingResult")),
         ("promptfoo", "promptfoo.json", ("results", "prompts", 0, "metrics")),
         ("inspect", "sums-12.json", ("samples", 8, "scores", "includes")),
         ("inspect", "sums-12.json", ("eval", "config")),
@@ -106,6 +106,64 @@ def test_results_of_promptfoo_score_to_the_numbers_that_they_report(tmp_path: Pa
     assert (found["passed"]["reported"], found["passed"]["in_samples"]) == (0.65, 0.65)
 
 
+def test_assertions_of_promptfoo_are_read_as_it_graded_them(tmp_path: Path) -> None:
+    # As promptfoo 0.123.1 writes them: variables in values, a set of assertions, one test less.
+    def said(kind: str, value: object, score: float, *rendered: str) -> JsonObject:
+        metadata = {"metadata": {"renderedAssertionValue": rendered[0]}} if rendered else {}
+        return {"score": score, "assertion": {"type": kind, "value": value}, **metadata}  # type: ignore[dict-item]
+
+    log = json.loads((LOGS / "promptfoo.json").read_bytes())
+    first, second, third, *_ = log["results"]["results"]
+    log["results"]["results"] = [first, second, third]
+    inner = [said("icontains", "PARIS", 1), said("equals", 5, 1)]
+    first["response"]["output"] = second["response"]["output"] = "5"
+    first["gradingResult"]["componentResults"] = [
+        said("equals", "{{sum}}", 1, "5"),
+        {"score": 0.5, "assertion": None, "componentResults": inner},
+        said("icontains", "PARIS", 0),
+        said("equals", 5, 1),
+        said("javascript", "output > 3", 0.5),
+    ]
+    second["gradingResult"]["componentResults"] = [said("equals", "{{sum}}", 0, "6")]
+    third["response"], third["gradingResult"] = {}, None
+    third["testCase"]["assert"] = [{"type": "assert-set", "assert": [{"type": "equals"}]}]
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    report = imported_of("promptfoo", tmp_path / "log.json", "--out", tmp_path / "new")
+    assert [
+        (one["measure"], one["in_samples"], one["recomputed"], one["differing"])
+        for one in report["measures"][:-1]
+    ] == [
+        ("equals", 0.5, 0.5, 0),
+        ("icontains", 0.0, 0.0, 0),
+        ("equals_2", 1.0, 1.0, 0),
+        ("javascript", 0.5, None, 0),
+    ]
+    answers = (tmp_path / "new" / "answers.jsonl").read_bytes().splitlines()
+    # Null is not applicable; a score that is not there would count 0.
+    assert json.loads(answers[1])["output_data"]["scores"]["javascript"] is None
+
+
+def test_scores_of_inspect_ai_that_come_several_at_once_are_read(tmp_path: Path) -> None:
+    log = json.loads((LOGS / "sums-12.json").read_bytes())
+    entry, _ = log["results"]["scores"]
+    mean = {"accuracy": {"name": "accuracy", "value": 0.25}}
+    log["results"]["scores"] = [
+        {**entry, "name": "Is it right?"},
+        # What another reducer over epochs makes of the same.
+        {**entry, "name": "Is it right?", "metrics": mean},
+        {**entry, "name": "2nd", "metrics": {}},
+    ]
+    for one in log["samples"]:
+        one["scores"] = {"grader": {"value": {"Is it right?": "C", "2nd": 0.5}}}
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    report = imported_of("inspect", tmp_path / "log.json", "--out", tmp_path / "new")
+    assert [(one["measure"], one["in_samples"]) for one in report["measures"]] == [
+        ("is_it_right", 1.0),
+        ("c_2nd", 0.5),
+    ]
+    assert report["measures"][0]["reported"] == pytest.approx(7 / 12)
+
+
 def test_an_eval_file_is_read_entry_by_entry(tmp_path: Path) -> None:
     """The same log as versions before 0.3.2 packed it; Zstandard needs a package."""
     whole = json.loads((LOGS / "sums-12.json").read_bytes())
@@ -137,19 +195,27 @@ def test_without_the_extra_a_log_in_zstandard_names_it(
 
 def test_rows_of_a_table_are_questions_answers_and_scores(tmp_path: Path) -> None:
     table = tmp_path / "rows.csv"
-    table.write_text("text,label,said,grade\nred wine,red,red,0.5\nsnow,white,grey,1\n")
-    options = ("--expected", "label", "--answer", "label=said", "--score", "grade")
-    report = imported_of("csv", table, "--out", tmp_path / "new", *options)
+    table.write_text(
+        "text;Label v1.2;said;grade;ok\nred wine;red;red;.5;True\nsnow;white;grey;1;False\n"
+        "ice;;blue;;\n"
+    )
+    label = "Label v1.2"
+    options = ("--expected", label, "--answer", f"{label}=said", "--score", "grade")
+    report = imported_of("csv", table, "--out", tmp_path / "new", *options, "--score", "ok")
     assert [(one["measure"], one["in_samples"]) for one in report["measures"]] == [
-        ("label", None),
+        ("label_v1_2", None),
         ("grade", 0.75),
+        ("ok", 0.5),
     ]
-    assert report["measures"][0]["recomputed"] == 0.5
+    assert report["measures"][0]["recomputed"] == pytest.approx(1 / 3)
+    template = json.loads((tmp_path / "new" / "template.json").read_bytes())
+    # No one reported a score of the label.
+    assert template["criteria"]["criteria_ids"] == ["label_v1_2", "grade_reported", "ok_reported"]
     first = json.loads((tmp_path / "new" / "ground_truth.jsonl").read_bytes().splitlines()[0])
     assert first == {
         "episode_id": "row-2",
         "input_data": {"text": "red wine"},
-        "expected_output": {"label": "red"},
+        "expected_output": {"label_v1_2": "red"},
     }
 
 
@@ -174,6 +240,10 @@ def test_ground_truth_alone_has_no_answers(tmp_path: Path) -> None:
         ("csv", "other\n1\n", "expected the columns id in line 2"),
         ("csv", "id\n1\n1\n", "expected each sample once, got '1' again"),
         ("csv", "id\n", "expected a log with samples, got none"),
+        ("csv", "id,a,a\n1,2,3\n", "expected a different name for each column"),
+        ("jsonl --score s", '{"id": 1, "s": null}\n\n{"id": 2, "s": "1e400"}\n', "as s in line 3"),
+        ("jsonl --score s", '{"id": 1, "s": 7}\n', "expected a score of 0 to 1, true, false or"),
+        ("jsonl --score s --score S", '{"id": 1, "s": 1, "S": 1}\n', "with different names"),
     ],
 )
 def test_what_is_no_log_says_what_was_expected(
@@ -181,8 +251,9 @@ def test_what_is_no_log_says_what_was_expected(
 ) -> None:
     path = tmp_path / "log"
     path.write_text(content)
-    options = ("--id", "id", "--ground-truth") if kind in {"jsonl", "csv"} else ()
-    result = run(kind, path, "--out", tmp_path / "new", *options)
+    name, *more = kind.split()
+    options = ("--id", "id", "--ground-truth") if name in {"jsonl", "csv"} else ()
+    result = run(name, path, "--out", tmp_path / "new", *options, *more)
     assert expected in str(result.exception)
 
 

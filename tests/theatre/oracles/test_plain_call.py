@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import time
@@ -13,8 +14,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from yarl import URL
 
-from tests.theatre.cli.plain_constructs import KEY, openai_server
+from tests.theatre.cli.plain_constructs import KEY, openai_server, tool_server
 from tests.theatre.oracles.loopback import Received, Respond, response, serving
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
@@ -29,10 +31,13 @@ from theatre.oracles.endpoints import Endpoint
 from theatre.oracles.errors import ConstructUnreachableError, OutboundRefusedError
 from theatre.oracles.guarded_client import GuardedTransport
 from theatre.oracles.key_origins import PROVIDERS_ONLY
+from theatre.oracles.mcp_tool import ToolAdapter
+from theatre.oracles.models import read_message
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.plain_adapters import Surroundings, make_plain_adapter
 from theatre.oracles.plain_call import AnswerForm, PromptError, fill, fill_text
 from theatre.oracles.wire_forms import CallFailure
+from theatre.providers.client import ProviderKind, open_provider
 
 RequestFor = Callable[..., OracleInvocationRequest]
 AROUND = Surroundings(
@@ -131,6 +136,7 @@ def said(content: str | None, ended: str = "stop", **more: object) -> JsonObject
     [
         (answering(said("8")), "success", None),
         (answering(said(None, refusal="I may not")), "refused", None),
+        (answering(said("8", refusal="")), "success", None),
         (answering(said("no", "content_filter")), "refused", None),
         (answering(said("8", "length")), "error", "cut-short"),
         (answering(said(None)), "error", "not-a-message"),
@@ -155,6 +161,79 @@ def test_whatever_a_provider_does_is_an_attempt_without_the_key(
         assert len(one.received) == 1
     assert (attempt.response.status.value, attempt.reason) == (status, reason)
     assert KEY not in json.dumps(attempt.as_document())
+
+
+OPENAI_TOKENS = {"prompt_tokens": 9, "completion_tokens": 4}
+ANTHROPIC_TOKENS = {"input_tokens": 9, "output_tokens": 4, "cache_creation_input_tokens": None}
+CACHED_TOKENS = {**ANTHROPIC_TOKENS, "cache_creation_input_tokens": 200}
+TOO_MANY = {"cache_read_input_tokens": 10**9 - 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "usage"),
+    [
+        ("openai", said("8"), OPENAI_TOKENS),
+        ("openai", said("8", "length"), OPENAI_TOKENS),
+        ("openai", said(None), OPENAI_TOKENS),
+        ("anthropic", {"stop_reason": "max_tokens", "content": []}, ANTHROPIC_TOKENS),
+        ("anthropic", {"content": []}, CACHED_TOKENS | {"cache_read_input_tokens": 1000}),
+    ],
+)
+def test_tokens_count_whatever_becomes_of_the_answer(
+    kind: ProviderKind, message: JsonObject, usage: JsonObject
+) -> None:
+    found = read_message(kind, json.dumps({**message, "usage": usage}))
+    is_cached = "cache_read_input_tokens" in usage
+    assert found.usage == {"input_tokens": 1209 if is_cached else 9, "output_tokens": 4}
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"input_tokens": 2}, {**CACHED_TOKENS, **TOO_MANY}])
+def test_what_no_server_counts_is_not_guessed(usage: JsonObject | None) -> None:
+    found = read_message("anthropic", json.dumps({"content": [], "usage": usage}))
+    assert found.usage is None
+
+
+def test_a_model_is_looked_up_by_its_whole_name() -> None:
+    async def look_up(port: int) -> None:
+        async with open_provider(
+            "openai", f"http://127.0.0.1:{port}/v1", key=None, max_bytes=9
+        ) as client:
+            await client.find_model("meta/Llama 3.1?x#y:free")
+
+    with serving(openai_server()) as one:
+        asyncio.run(look_up(one.port))
+    line = one.received[0].line
+    assert line.split(" ")[1] == "/v1/models/meta/Llama%203.1%3Fx%23y:free"
+
+
+def test_a_session_that_ended_is_opened_anew(request_for: RequestFor) -> None:
+    async def session() -> list[str | None]:
+        with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+            url = first.enter_context(tool_server())
+            listed = await tool_adapter(url, "0" * 64).tools()
+            adapter = tool_adapter(url, listed["double"])
+            request = request_for(input_data={"number": 4}, version=adapter.computed_version)
+            attempts = [await adapter.invoke(request)]
+            # In a thread: the server waits for the end of the session, which this loop has.
+            await asyncio.to_thread(first.close)
+            attempts.append(await adapter.invoke(request))
+            second.enter_context(tool_server(URL(url).port or 0))
+            attempts.append(await adapter.invoke(request))
+            await adapter.aclose()
+            await asyncio.to_thread(second.close)
+        return [attempt.reason for attempt in attempts]
+
+    def tool_adapter(url: str, digest: str) -> ToolAdapter:
+        settings: JsonObject = {"tool": "double", "tool_sha256": digest}
+        endpoint = Endpoint(
+            construct_id="doubler", adapter_type="mcp", place=url, settings=settings
+        )
+        construct = RemoteConstruct(construct_id="doubler", url=url)
+        adapter = make_plain_adapter(endpoint, construct, AROUND)
+        assert isinstance(adapter, ToolAdapter)
+        return adapter
+
+    assert asyncio.run(session()) == [None, "unreachable", None]
 
 
 def test_a_request_for_another_version_is_not_sent(request_for: RequestFor) -> None:
