@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from theatre.engine.canonical_json import JsonObject
@@ -80,3 +82,60 @@ def test_a_credential_is_found_in_a_text_alone_and_in_a_name_alone(secret: str) 
 def test_hostile_text_is_scanned_in_linear_time(unit: str) -> None:
     # Quadratic work on a mebibyte would take minutes.
     assert credential_kind(unit * (2**20 // len(unit))) is None
+
+
+def refused_in(config: JsonObject) -> set[str]:
+    """Return where a template with this configuration holds a credential."""
+    document: JsonObject = {"schema_version": "2.2.0", "product_theatre_config": config}
+    report = TemplateValidator({}).validate(document)
+    found = [error for error in report.errors if "0123abcd" in f"{error.pointer} {error.detail}"]
+    assert not found
+    return {
+        error.pointer.removeprefix("/product_theatre_config")
+        for error in report.errors
+        if error.rule == "no-credentials"
+    }
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--api-key=0123abcd"],
+        ["--token", "0123abcd"],
+        ["OPENAI_API_KEY=0123abcd"],
+        ["-H", "X-Api-Key: 0123abcd"],
+        ["-H", "authorization: token 0123abcd"],
+    ],
+)
+def test_what_is_called_a_secret_is_one_whatever_its_form(words: list[str]) -> None:
+    argv = ["{python}", "ask.py", *words]
+    chain: JsonObject = {"other": {"endpoint": json.dumps(argv)}}
+    assert refused_in({"adapter_endpoint": json.dumps(argv)}) == {"/adapter_endpoint"}
+    assert refused_in({"construct_endpoints": chain}) == {"/construct_endpoints/other/endpoint"}
+    container: JsonObject = {"argv": [*argv]}
+    assert refused_in({"adapter_settings": container}) == {"/adapter_settings/argv"}
+
+
+def test_a_member_of_settings_that_is_called_a_secret_has_no_value() -> None:
+    settings: JsonObject = {
+        "parameters": {"extra_body": {"api_key": "0123abcd"}, "Authorization": "0123abcd"},
+        "arguments": {"password": "0123abcd", "token": "{{/token}}"},
+        "key_env": "0123abcd",
+    }
+    assert refused_in({"adapter_settings": settings}) == {
+        "/adapter_settings/parameters/extra_body/api_key",
+        "/adapter_settings/parameters/Authorization",
+        "/adapter_settings/arguments/password",
+    }
+
+
+def test_what_only_sounds_like_a_secret_is_none() -> None:
+    argv = ["{python}", "ask.py", "token:f", "--token", "-v", "--eos-token=</s>", "--token={input}"]
+    settings: JsonObject = {
+        "parameters": {"max_tokens": 3, "stop_token": "x", "api_key": ""},
+        "arguments": {"key": "x", "fields": ["password"]},
+        "argv": [*argv],
+        "key_env": "OPENAI_API_KEY",
+    }
+    assert not refused_in({"adapter_endpoint": json.dumps(argv), "adapter_settings": settings})
+    assert not refused_in({"adapter_endpoint": "[", "construct_under_test": "token"})

@@ -153,9 +153,13 @@ def _headers(
             f"expected the key of {endpoint.construct_id} in the environment variable {variable}, "
             f"got none; export {variable}=… and run again"
         )
-    if endpoint.adapter_type == "anthropic":
-        return RequestHeaders({"X-Api-Key": key})
-    return RequestHeaders({"Authorization": f"Bearer {key}"})
+    is_anthropic = endpoint.adapter_type == "anthropic"
+    try:
+        return RequestHeaders(
+            {"X-Api-Key": key} if is_anthropic else {"Authorization": f"Bearer {key}"}
+        )
+    except RequestHeadersError as error:
+        raise RequestHeadersError(f"{error}; correct the value of {variable}") from error
 
 
 def _on_stdin(program: RegisteredConstruct) -> RegisteredConstruct:

@@ -82,7 +82,9 @@ def _pattern(
     _validator: _Validator, pattern: str, instance: object, _schema: object
 ) -> Iterator[ValidationError]:
     if isinstance(instance, str) and not ecma_pattern(pattern).search(instance):
-        yield ValidationError(phrase(f"expected {pattern_words(pattern)}, got ", Quoted(instance)))
+        # Where the name of a key's variable belongs, some write the key.
+        seen = "another text" if "_API_KEY" in pattern else Quoted(instance)
+        yield ValidationError(phrase(f"expected {pattern_words(pattern)}, got ", seen))
 
 
 def _pattern_properties(

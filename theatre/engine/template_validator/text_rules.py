@@ -5,10 +5,13 @@ They make sure that every reading of the document gives the same hash, and that 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import pairwise
 
 from theatre.engine.canonical_json import MAX_SAFE_INTEGER
 from theatre.engine.schema_registry import Quoted, json_pointer, phrase
@@ -51,6 +54,13 @@ _KEY_IN_QUERY = re.compile(
     r"|x-(?:amz|goog)-(?:signature|credential|security-token)|credentials?)=[^\s&#;]",
     re.IGNORECASE,
 )
+_CALLED_SECRET = re.compile(
+    r"(?:proxy-)?authorization|token|credentials?|passwd|pwd|(?:[a-z0-9]+[_-])*(?:api[_-]?key|apikey"
+    r"|(?:access|secret)[_-]key|(?:access|auth|refresh|session)[_-]token|secret|password)",
+    re.IGNORECASE,
+)
+"""What a member or an option for a secret is called: not every key can be told by its form."""
+_OPTION = re.compile(r"-{0,2}([A-Za-z0-9_-]{2,64})(?:=|:[ \t]+)\S")
 _EXCERPT = re.compile(
     r"(?:gh[pousr]_|github_pat_|gl(?:pat|dt|rt|ptt|cbt)-|sk-|tk_|[rs]k_|whsec_|AKIA|ASIA|AIza|ya29"
     r"|xox[abeoprs]-|xapp-|npm_|hf_|pypi-|eyJ|bearer[ \t]|-----BEGIN|://)[^'\"]*",
@@ -128,7 +138,42 @@ def _integers_safe(subject: Subject) -> Iterator[Finding]:
             yield json_pointer(*path), detail
 
 
+def _called_secrets(subject: Subject) -> Iterator[Finding]:
+    """Yield what settings and command lines give a name for secrets; no placeholder is one."""
+    for path, value in subject.values:
+        last = path[-1] if path else ""
+        names: list[str] = []
+        if last == "argv":
+            names = _secret_options(value)
+        elif last in {"adapter_endpoint", "endpoint"} and isinstance(value, str):
+            with suppress(ValueError, RecursionError):
+                names = _secret_options(json.loads(value))
+        elif "adapter_settings" in path and isinstance(value, str) and "{{" not in value:
+            names = [str(last)] if value and _CALLED_SECRET.fullmatch(str(last)) else []
+        for name in names:
+            detail = (
+                f"expected no credential in a template, which is public, got a value of {name}: "
+                "name its variable in key_env or in headers_env of a constructs.toml, or let the "
+                "program read it from a file"
+            )
+            yield json_pointer(*path), detail
+
+
+def _secret_options(argv: object) -> list[str]:
+    """Return the options of a command line that have a secret, after `=` or as the next word."""
+    words = [str(word) for word in argv] if isinstance(argv, list) else []
+    found = []
+    for before, word in pairwise(["", *words]):
+        option = _OPTION.match(word)
+        is_value = before.startswith("-") and not word.startswith("-")
+        name = option[1] if option else before.lstrip("-") if is_value else ""
+        if "{" not in word and _CALLED_SECRET.fullmatch(name):
+            found.append(name)
+    return found
+
+
 def _no_credentials(subject: Subject) -> Iterator[Finding]:
+    yield from _called_secrets(subject)
     texts = [value for _, value in subject.values if isinstance(value, str)]
     names = [name for _, value in subject.values if isinstance(value, dict) for name in value]
     # No pattern reaches over a line's end: where all of them hold none, none of them does.
