@@ -116,15 +116,15 @@ def ended(process: subprocess.Popen[str]) -> Answer:
 def until(look: Callable[[], T | None], what: str, *, pause: float = 0.002) -> T:
     """Return what `look` sees once it sees something; fails after PATIENCE_SECONDS.
 
-    The usual pause between two looks is short against a batch of ten episodes, and long enough to
-    leave the processor to the run. What takes seconds by itself is looked at less often.
+    The first pauses are short against a batch of ten episodes. They grow with the wait, up to a
+    tenth of a second: a look is often a request, and takes the processor from what it waits for.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < PATIENCE_SECONDS:
         seen = look()
         if seen:
             return seen
-        time.sleep(pause)
+        time.sleep(max(pause, min(waited / 5, 0.1)))
     raise TimeoutError(f"expected {what} within {PATIENCE_SECONDS:g} s, got nothing")
 
 
