@@ -21,6 +21,7 @@ from tests.backend.embedded_home import EmbeddedHome
 from tests.backend.serving import PASSWORD, Client
 from tests.backend.theatre_templates import cartograph
 from tests.theatre.echelon_process import ECHELON, PATIENCE_SECONDS, environment, until
+from tests.theatre.forked_echelon import forked
 
 LISTENING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
 PLANTED = "planted-9b1f3c"
@@ -214,8 +215,7 @@ def test_in_production_without_its_keys_the_service_does_not_start(
 ) -> None:
     keys = tmp_path / "keys.json"
     production = {**own, "ECHELON_MODE": "production", "ECHELON_JWT_KEYS": os.fspath(keys)}
-    with serving(tmp_path / "home", **production) as service:
-        assert service.process.wait(PATIENCE_SECONDS) == 1
-        written = service.log.read_text(encoding="utf-8")
-    assert f"expected the keys that sign tokens in {keys}, got: No such file" in written
+    ended = forked("serve", "--port", "0", home=tmp_path / "home", more=production)
+    assert ended.code == 1
+    assert f"expected the keys that sign tokens in {keys}, got: No such file" in ended.stderr
     assert not keys.exists()

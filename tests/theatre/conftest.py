@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 
 from tests.theatre.runs import COIN
+from tests.theatre.verification.confident_oracle import Verified, verified
 from theatre.engine.canonical_json import (
     JsonObject,
     JsonValue,
@@ -322,3 +323,9 @@ async def _run(
 def real_run(tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
     """A certified run of EVERY_OUTCOME, once a session. Copy its bundle before changing it."""
     return run_small_theatre(tmp_path_factory.mktemp("real-run"))
+
+
+@pytest.fixture(scope="session")
+def confident(tmp_path_factory: pytest.TempPathFactory) -> Verified:
+    """`echelon verify` of an oracle that says how sure it is, to its end, once a session."""
+    return verified(tmp_path_factory.mktemp("confident"))

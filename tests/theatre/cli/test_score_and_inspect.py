@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.theatre.echelon_process import ended, started, until
-from tests.theatre.verification.confident_oracle import Verified, verified
+from tests.theatre.verification.confident_oracle import Verified
 from tests.theatre.verification.oracle_scores import shipped_oracle
 from tests.theatre.verification.verify_command import (
     COMMITS,
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.untraced
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Verified:
-    return verified(tmp_path_factory.mktemp("confident"))
+def run(confident: Verified) -> Verified:
+    return confident
 
 
 def ingested(folder: Path) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.theatre.forked_echelon import forked
 from tests.theatre.rlmf_runs import every_ending
-from tests.theatre.verification.confident_oracle import COMMITS, Verified, verified
+from tests.theatre.verification.confident_oracle import COMMITS, Verified
 from theatre.engine.rlmf_export import SealedBundle, measured_calibration
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.verification.certificate import training_calibration
@@ -21,8 +21,8 @@ BROKEN, DECLINED = 20, 4
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Verified:
-    return verified(tmp_path_factory.mktemp("exported"))
+def run(confident: Verified) -> Verified:
+    return confident
 
 
 @pytest.fixture(scope="module")
@@ -66,15 +66,6 @@ def test_the_scores_of_each_change_are_told(run: Verified, records: list[dict[st
         "poor",
         "excellent",
     )
-
-
-def test_below_a_hundred_stated_claims_there_is_no_brier_in_a_record(tmp_path: Path) -> None:
-    few = verified(tmp_path, commits=7)
-    found = training_calibration(SealedBundle(few.bundle))
-    assert found is not None
-    assert "brier" not in found
-    assert found["sample_size"] == few.certificate["replay_count"]
-    assert found["agent_accuracy"] == few.certificate["precision"]
 
 
 def test_other_theatres_say_what_the_engine_measured(tmp_path: Path) -> None:

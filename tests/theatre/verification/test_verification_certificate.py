@@ -13,8 +13,14 @@ from tests.theatre.forked_echelon import forked
 from tests.theatre.rlmf_runs import every_ending
 from tests.theatre.verification.confident_oracle import COMMITS, Verified, verified
 from theatre.engine.canonical_json import canonical_line
+from theatre.engine.rlmf_export import SealedBundle
 from theatre.engine.schema_registry import SchemaRegistry, resource_root
-from theatre.verification.certificate import SCHEMA, ClaimCalibration, verification_certificate
+from theatre.verification.certificate import (
+    SCHEMA,
+    ClaimCalibration,
+    training_calibration,
+    verification_certificate,
+)
 from theatre.verification.errors import NoVerificationError
 from theatre.verification.lexical import JudgedClaim
 
@@ -24,8 +30,8 @@ REFUSED, SILENT, REPEATING, UNPARALLEL, BROKEN = 4, 6, 7, 8, 20
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Verified:
-    return verified(tmp_path_factory.mktemp("confident"))
+def run(confident: Verified) -> Verified:
+    return confident
 
 
 def test_it_fits_its_schema_and_summarises_the_theatre_certificate(run: Verified) -> None:
@@ -94,9 +100,16 @@ def test_the_brier_score_is_over_the_claims_whose_confidence_is_stated(run: Veri
 
 
 def test_below_a_hundred_stated_claims_there_is_no_brier_score(tmp_path: Path) -> None:
-    few = verified(tmp_path, commits=7).certificate
+    run = verified(tmp_path, commits=7)
+    few = run.certificate
     assert 0 < few["claim_calibration"]["stated"] < 100
     assert (few["brier"], few["brier_reason"]) == (None, "fewer-than-100-stated-claims")
+    # Nor in a training record.
+    found = training_calibration(SealedBundle(run.bundle))
+    assert found is not None
+    assert "brier" not in found
+    assert found["sample_size"] == few["replay_count"]
+    assert found["agent_accuracy"] == few["precision"]
 
 
 def test_the_brier_score_is_the_mean_of_passes_and_a_claim_counts_once() -> None:
