@@ -4,7 +4,7 @@
 marshalled dict tells what to do (`order` there). A program of its own instead of a `preexec_fn`,
 which may deadlock in a process with threads. It imports nothing of the package, and what it does
 was decided elsewhere. A failure is written to the descriptor `status`, which closes by itself
-when the program starts.
+when the program starts. `typing` and `signal` would take longer to load than all that it does.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import fcntl
 import marshal
 import os
 import resource
-import signal
 import struct
 import sys
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_CAPBSET_DROP = 22, 2, 24
@@ -29,6 +31,8 @@ _HIGHEST_CAPABILITY = 63
 _CAPABILITY_VERSION = 0x20080522
 _CPU_CEILING_SECONDS = 10**9
 _EXIT_NOT_STARTED = 127
+# The same on Linux and macOS.
+_SIGKILL, _SIGPIPE, _SIGXFSZ = 9, 13, 25
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -53,8 +57,8 @@ def main(order_fd: int) -> None:
         # A core dump would write the memory of a construct, and of its inputs, to the disk.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         # Python ignores these two, and what is ignored stays ignored in the program.
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(ignored, signal.SIG_DFL)
+        for ignored in (_SIGPIPE, _SIGXFSZ):
+            _libc.signal(ignored, None)
         _isolate(order)
         # Bubblewrap's own.
         os.environ.pop("PWD", None)
@@ -86,7 +90,7 @@ def _take_descriptors(order: dict[str, Any]) -> None:
 
 def _tie_to(runner_pid: int) -> None:
     """End with the runner, and keep orphaned descendants below this process while it lives."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     # The runner ended before prctl took effect: no signal will come any more.
     if os.getppid() != runner_pid:
