@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -24,8 +25,9 @@ from tests.theatre.test_several_attempts import stopping_when
 from tests.theatre.test_verify_bundle import ran
 from theatre.cli.check_command import check as check_command
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.errors import IsolationLostError, RunStoppedError
+from theatre.engine.errors import IsolationLostError, PinMismatchError, RunStoppedError
 from theatre.engine.oracle_contract import NOT_ISOLATED, REMOTE, Isolation
+from theatre.engine.replay import RunContext
 
 pytestmark = pytest.mark.untraced
 
@@ -92,6 +94,31 @@ def test_the_weakest_construct_of_a_chain_decides(tmp_path: Path) -> None:
         "by": "other-user",
     }
     is_consistent(finished.bundle, tmp_path)
+
+
+def test_a_run_goes_on_only_under_the_interpreter_that_it_began_with(tmp_path: Path) -> None:
+    node: JsonObject = {
+        "environment_hash": "ab" * 32,
+        "interpreter": "node 0123456789ab",
+        "platform": "Linux",
+    }
+
+    def under(**changes: str) -> Callable[[RunContext], RunContext]:
+        return lambda around: replace(around, environment={**node, **changes})
+
+    stage, began = pilot_stage(tmp_path, episodes(4)), ScriptedAdapter()
+    with pytest.raises(RunStoppedError):
+        stage.run(
+            began,
+            around=lambda context: stopping_when(lambda: bool(began.asked))(under()(context)),
+        )
+    other = ScriptedAdapter()
+    with pytest.raises(PinMismatchError, match="run by node 0123456789ab, as when the run began"):
+        stage.run(other, around=under(interpreter="node ba9876543210"))
+    assert (other.asked, stage.state) == ([], "ACTIVE")
+    # A release of ours, or of a library, does not keep a run from its end.
+    finished = stage.run(ScriptedAdapter(), around=under(environment_hash="cd" * 32))
+    assert finished.document("certificate.json")["scores"] == {"colour": 1, "recall": 1}
 
 
 @pytest.mark.parametrize("closed", ["files", "processes", "network"])

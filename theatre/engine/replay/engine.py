@@ -37,6 +37,7 @@ from theatre.engine.replay.episode import require_judge
 from theatre.engine.replay.preflight import (
     activation_detail,
     check_adapters,
+    refuse_other_interpreter,
     refuse_rehearsal,
     refuse_unsupported,
     refuse_weaker,
@@ -83,6 +84,7 @@ class ReplayEngine:
         self._receipt = theatre.commitment
         self._run_nonce = context.run_nonce
         self._begun: Mapping[str, Isolation] = {}
+        self._began_in: JsonObject | None = None
         self._tried: Mapping[str, Isolation] | None = None
         self._bundle = settings.output_dir / bundle_name(theatre.theatre_id)
         if theatre.state in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
@@ -153,6 +155,7 @@ class ReplayEngine:
             if entry["event_type"] == "activated":
                 detail = cast("JsonObject", entry["detail"])
                 self._begun = read_isolation(detail)
+                self._began_in = cast("JsonObject | None", detail.get("environment"))
                 # What was drawn must be drawn again: a run goes on with the nonce it began with.
                 self._run_nonce = read_run_nonce(detail)
             if entry["event_type"] == SELF_CHECK_FAILED:
@@ -219,9 +222,11 @@ class ReplayEngine:
     async def _require_isolated(self) -> None:
         """Try again where this process did not begin the run: on another machine all may be open.
 
-        Raises IsolationLostError for a construct that could reach more than it could then.
+        Raises IsolationLostError for a construct that could reach more than it could then, and
+        PinMismatchError where another interpreter would run it.
         """
         if self._tried is None:
+            refuse_other_interpreter(self._context.environment, self._began_in)
             self._tried = await self._probe_isolation()
             refuse_weaker(self._tried, self._begun)
 

@@ -73,6 +73,20 @@ def activation_detail(
     return detail
 
 
+def refuse_other_interpreter(now: JsonObject | None, begun: JsonObject | None) -> None:
+    """Raise PinMismatchError where something else runs the constructs than when the run began.
+
+    Only the beginning is on record: who went on with another program of the same name would be
+    certified under the first. Distributions may change, as they do with a release of ours.
+    """
+    expected, found = ((one or {}).get("interpreter") for one in (begun, now))
+    if expected is not None and found != expected:
+        raise PinMismatchError(
+            f"expected the constructs to be run by {expected}, as when the run began, got "
+            f"{found}: bring the old one back, or commit a new theatre"
+        )
+
+
 def refuse_weaker(tried: Mapping[str, Isolation], begun: Mapping[str, Isolation]) -> None:
     """Raise IsolationLostError where a construct could reach more than when the run began."""
     for name, one in tried.items():
