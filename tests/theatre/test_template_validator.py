@@ -546,6 +546,9 @@ ERRORS = [
     Case("budget-local", {"/schema_version": "2.2.0",
          "/execution_policy": {"budget": {"max_calls": 1}}}, "/execution_policy/budget",
          from_api=True),
+    Case("budget-priced", {"/schema_version": "2.2.0",
+         "/execution_policy": {"budget": {"max_cost_usd": 1}}},
+         "/execution_policy/budget/max_cost_usd"),
     *(Case("recorded-adapter-local", {}, f"{PRODUCT}/adapter_type", RECORDED[adapter],
            from_api=True)
       for adapter in ("imported", "harness")),

@@ -540,6 +540,11 @@ def test_another_prompt_or_parameter_is_another_version(twin: str) -> None:
     edits |= {f"{PRODUCT}/adapter_settings": PROMPT}
     assert list(undeclared(newest(edits), canonical_sha256)) == []
     assert places(newest(edits)) == []
+    # Without prices no cost is counted, and a limit of it would never be reached.
+    edits |= {f"{POLICY}/budget": {"max_cost_usd": 1}}
+    limit = f"{POLICY}/budget/max_cost_usd"
+    assert places(newest(edits)) == [(limit, "budget-priced")]
+    assert places(newest(edits | {f"{PRODUCT}/adapter_settings": PROMPT | known})) == []
 
 
 @pytest.mark.untraced

@@ -235,6 +235,18 @@ def _budget_local(subject: Subject) -> Iterator[Finding]:
         yield at, "expected none: the service starts a run once; a budget is for the command line"
 
 
+def _budget_priced(subject: Subject) -> Iterator[Finding]:
+    budget = subject.template.execution_policy.budget
+    if budget is None or not budget.max_cost_usd:
+        return
+    models = [one for _, _, kind, _, one in _settings(subject) if kind in {"openai", "anthropic"}]
+    if not models or not all("prices" in one for one in models):
+        yield (
+            json_pointer("execution_policy", "budget", "max_cost_usd"),
+            "expected prices in adapter_settings of each model: without them no cost is counted",
+        )
+
+
 def _version_declared(subject: Subject) -> Iterator[Finding]:
     pins = subject.template.version_pins.constructs
     for _, construct, adapter, place, settings in _settings(subject):
@@ -278,6 +290,7 @@ ENDPOINT_RULES = (
     Rule("adapter-registered", _adapter_registered),
     Rule("version-declared", _version_declared),
     Rule("budget-local", _budget_local),
+    Rule("budget-priced", _budget_priced),
     Rule("recorded-adapter-local", _recorded_adapter_local),
     Rule("recorded-adapter-complete", _recorded_adapter_complete),
 )
