@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 from uuid import UUID
 
 import click
@@ -124,9 +125,10 @@ def trust(folder: Path, issuer: str, *, rotate: bool, kid: str | None) -> None:
         made = home.open(issuer=issuer, at=now())
         if rotate:
             made = home.rotate(made, at=now())
-    echo(f"ECHELON_TRUST={home.folder / 'trust.json'}")
-    echo(f"ECHELON_ISSUER_KEY=file2:{home.folder / 'issuer.pem'}")
-    echo(f"ECHELON_LOG_KEY=file2:{home.folder / 'log.pem'}")
+    # As a shell reads them: a folder may have spaces.
+    echo(f"ECHELON_TRUST={quote(str(home.folder / 'trust.json'))}")
+    echo(f"ECHELON_ISSUER_KEY={quote('file2:' + str(home.folder / 'issuer.pem'))}")
+    echo(f"ECHELON_LOG_KEY={quote('file2:' + str(home.folder / 'log.pem'))}")
     echo(f"issuer {made.keys[-1].key.kid}", err=True)
 
 

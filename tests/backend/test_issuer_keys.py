@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import stat
 import subprocess
 import sys
@@ -38,7 +39,7 @@ def production(folder: Path, **changes: str | None) -> Settings:
     """Return the settings that `echelon key trust` prints, some of them changed."""
     made = CliRunner().invoke(key, ["trust", str(folder), "--issuer", "An operator"])
     assert made.exit_code == 0, made.output
-    named = dict(line.partition("=")[::2] for line in made.stdout.splitlines())
+    named = dict(word.partition("=")[::2] for word in shlex.split(made.stdout))
     settings = {name.removeprefix("ECHELON_").lower(): value for name, value in named.items()}
     given = {name: value for name, value in {**settings, **changes}.items() if value is not None}
     return Settings.model_validate({"mode": "production", "home": folder / "home", **given})
@@ -65,7 +66,7 @@ def test_an_embedded_service_makes_its_keys_once_and_for_itself(tmp_path: Path) 
 
 
 def test_production_signs_with_the_keys_that_are_named(tmp_path: Path) -> None:
-    keys = open_keys(production(tmp_path), at=AT)
+    keys = open_keys(production(tmp_path / "our keys"), at=AT)
     assert keys.trust.issuer == "An operator"
     assert_signs(keys)
 
