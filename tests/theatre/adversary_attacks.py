@@ -311,6 +311,28 @@ def borrowed_skill(folder: Path) -> str:
     return f"paid: {certificate['verification_tier']}, finding {', '.join(found)}"
 
 
+def good_form(folder: Path) -> str:
+    """Have the form of an answer judged, and give one answer to every question."""
+    texts: JsonObject = {"field": "colour", "schema": {"type": "string", "minLength": 3}}
+    changes: JsonObject = {
+        "/criteria": {
+            "criteria_ids": ["colour"],
+            "criteria_human": "Names a colour.",
+            "weights": {"colour": 1},
+        },
+        "/scoring/criteria_scorers": {"colour": {"scorer": "json_schema", "params": texts}},
+        "/scorer_pins": {"json_schema": "1"},
+        "/version_pins/scorer_version": "json_schema@1",
+    }
+    stage = pilot_stage(folder, episodes(60), changes=changes)
+    finished = stage.run(ScriptedAdapter(lambda _: {"output_data": {"colour": "blue"}}))
+    certificate: Any = finished.document("certificate.json")
+    assert judged(finished.bundle).startswith("consistent")
+    assert certificate["composite_score"] == 1
+    found = [one for one in certificate["findings"] if one.startswith("form-alone")]
+    return f"paid: {certificate['verification_tier']}, finding {', '.join(found)}"
+
+
 def one_friend(folder: Path) -> str:
     """Let one friend give one answer full marks, and let that be all that is scored."""
     alone = rating(items=1, share=1, identity_separation={"minimum_scorers": 1})
@@ -376,6 +398,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "numbered-copies": numbered_copies,
     "other-interpreter": other_interpreter,
     "borrowed-skill": borrowed_skill,
+    "good-form": good_form,
     "one-friend": one_friend,
     "set-back": set_back,
 }

@@ -71,6 +71,8 @@ SCORER_KINDS: Final = {
     "timestamp_order": "exact",
 }
 """What the scores of each shipped scorer rest on, in any version (docs/scorers.md, "Kinds")."""
+FORM_SCORERS: Final = {"freshness_decay", "json_schema", "record_completeness", "timestamp_order"}
+"""Exact ones that hold an answer to an expectation only where `params` name one, or never."""
 
 Document = dict[str, Any]
 Verdict = int | str
@@ -163,6 +165,13 @@ class Plan:
         }
         self.recorded = recorded_types(template)
         self.of_others = criteria_of_others(template)
+        self.form_alone = {
+            name
+            for name in self.ids
+            if self.scorers[name] in FORM_SCORERS
+            and "expected" not in (scorers[name].get("params") or {})
+        }
+        """Criteria that need no ground truth."""
 
     def template_caps(self) -> list[str]:
         """Return the codes for what other programs made, and for what too few answers decide."""
@@ -178,8 +187,8 @@ class Plan:
     def scorer_findings(self) -> list[str]:
         """Return a code for each criterion that says less of the construct than it seems to.
 
-        An unknown scorer decides it, another construct of the chain answered it, or a judge
-        scores it for nothing who decides another criterion.
+        An unknown scorer decides it, another construct of the chain answered it, the form of an
+        answer is all that counts, or a judge scores it for nothing who decides another criterion.
         """
         decides = {
             name: self.scorers[name]
@@ -188,6 +197,7 @@ class Plan:
         }
         own = [f"own-scorer:{name}" for name, it in decides.items() if it not in SCORER_KINDS]
         own += [f"answered-by-another:{name}" for name in decides if name in self.of_others]
+        own += [f"form-alone:{name}" for name in decides if name in self.form_alone]
         judges = {it for it in decides.values() if SCORER_KINDS.get(it) == "judged"}
         return own + [
             f"unweighted-judge:{name}"

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from theatre.engine.bundle_check.arithmetic import SCORER_KINDS
+from theatre.engine.bundle_check.arithmetic import FORM_SCORERS, SCORER_KINDS
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
@@ -60,6 +60,7 @@ HARNESS_SCORER = "harness_score"
 
 OWN_SCORER = "own-scorer"
 ANSWERED_BY_ANOTHER = "answered-by-another"
+FORM_ALONE = "form-alone"
 UNWEIGHTED_JUDGE = "unweighted-judge"
 """The finding where what decides is no scorer that a release ships: its author's word."""
 
@@ -236,8 +237,8 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
     """Return what a reader must know of who scores, a code for each criterion.
 
     That no release ships the scorer that decides it; that it is about the answer of another
-    construct of the chain than that under test; that a judge's word on it has no weight, where the
-    same judge's word on another criterion has one.
+    construct of the chain than that under test; that it holds answers to no expectation; that a
+    judge's word on it has no weight, where the same judge's word on another criterion has one.
     """
     choices = {name: cast("str", one["scorer"]) for name, one in criteria_scorers(document).items()}
     judges = {name for name, kind in SCORER_KINDS.items() if kind == ScorerKind.JUDGED}
@@ -250,6 +251,11 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
             f"{ANSWERED_BY_ANOTHER}:{name}"
             for name in _by_machine(document, template, set(choices.values()))
             if _answering(template, name) != template.product_theatre_config.construct_under_test
+        ),
+        *(
+            f"{FORM_ALONE}:{name}"
+            for name in _by_machine(document, template, FORM_SCORERS)
+            if "expected" not in template.scoring.criteria_scorers[name].params
         ),
         *(
             f"{UNWEIGHTED_JUDGE}:{name}"
