@@ -32,10 +32,12 @@ _PERCENT = "\N{NO-BREAK SPACE}%"
 
 # Controls, what changes the direction of text, and what has no width: a reader must see that they
 # are there, and they must not move what stands around them.
+# A text of white space alone would be a link without a name.
 # What joins letters (U+200C, U+200D) and picks their form is part of words, and stays.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e007f]"
+    r"|\A\s(?=\s*\Z)"
 )
 
 

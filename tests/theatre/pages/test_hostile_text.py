@@ -24,6 +24,7 @@ from theatre.pages.certificate_page import (
     render_certificate,
     render_report,
 )
+from theatre.pages.rendering import isolated_text, plain_text
 
 PLANTED = {
     "script": "<script id=planted>alert(1)</script>",
@@ -190,3 +191,10 @@ def test_a_name_of_a_criterion_is_text(honest: dict[str, Any]) -> None:
     rendered = render_certificate(page_of(values))
     require_text(rendered)
     assert name in Elements(rendered).text
+
+
+def test_a_text_of_white_space_alone_is_seen() -> None:
+    """A link to a construct with such a name had none."""
+    assert plain_text(" \n") == "[U+0020]\n"
+    assert ">U+00A0<" in isolated_text("\N{NO-BREAK SPACE}")
+    assert [plain_text(one) for one in ("", " a ", "a\n")] == ["", " a ", "a\n"]
