@@ -217,7 +217,7 @@ def request_fields() -> set[str]:
 def page_texts() -> set[tuple[str, str]]:
     """Return every text that the address of a page can have, but for ids."""
     return {
-        (route.path, one.name)  # type: ignore[attr-defined]
+        (route.path_format, one.name)  # type: ignore[attr-defined]
         for router in PAGES
         for route in router.routes
         for one in (*route.dependant.path_params, *route.dependant.query_params)  # type: ignore[attr-defined]
