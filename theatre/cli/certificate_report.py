@@ -19,8 +19,13 @@ from theatre.cli.tables import (
     print_table,
 )
 from theatre.engine.canonical_json import parse_object
+from theatre.engine.models import SINGLE_CALL
 from theatre.engine.scoring import COMPOSITE
+from theatre.engine.scoring.provider import Absent, at_path
 from theatre.pages.wording import best_baseline
+
+_FIRST = 20
+"""So many answers are looked at for a member that none has."""
 
 
 def print_certificate(bundle: Path, *, rows: Iterable[tuple[str, str]] = ()) -> None:
@@ -45,6 +50,7 @@ def print_certificate(bundle: Path, *, rows: Iterable[tuple[str, str]] = ()) -> 
         ("criterion", "score", "95 % interval", "scored", "failed", "best trivial answer"),
         _score_rows(certificate),
     )
+    _print_absent(bundle, certificate["scores"])
     echo("")
     counts = certificate["episode_counts"]
     parts = ", ".join(f"{name} {n}" for name, n in counts.items() if name != "total" and n)
@@ -87,6 +93,23 @@ def print_comparison(bundles: Mapping[str, Path]) -> None:
         ("composite", *(_scored_cell(one[COMPOSITE], one, COMPOSITE) for one in certificates))
     )
     print_table(("criterion", *bundles), rows)
+
+
+def _print_absent(bundle: Path, scores: Mapping[str, float | None]) -> None:
+    """Say where a criterion has 0 because none of the first answers has the member it reads."""
+    template = _document(bundle / "template.json")
+    choices = template["scoring"].get("criteria_scorers") or {}
+    zeros = [name for name, score in scores.items() if score == 0 and name in choices]
+    if template["product_theatre_config"].get("episode_runner", SINGLE_CALL) != SINGLE_CALL:
+        return
+    paths = sorted((bundle / "invocations").glob("*.json"))[: _FIRST if zeros else 0]
+    last = [_document(path)["calls"][-1]["attempts"][-1]["response"] for path in paths]
+    answers = [one["output_data"] for one in last if one["output_data"]]
+    for name in zeros if answers else ():
+        # With a colon it names another construct of a chain.
+        field = (choices[name].get("params") or {}).get("field", ":")
+        if ":" not in field and all(isinstance(at_path(one, field), Absent) for one in answers):
+            echo(f"note: {name} reads {field}, but answers have: {', '.join(answers[0])}")
 
 
 def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -33,6 +33,7 @@ from tests.theatre.runs import (
 from tests.theatre.test_judged_criteria import CHANGES, TOLD, RuledJudge
 from tests.theatre.test_rated_runs import rated, waiting
 from theatre.cli import cli
+from theatre.cli.certificate_report import print_certificate
 from theatre.cli.exits import ExitCode, run_guarded
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.evidence_bundle import bundle_name
@@ -345,3 +346,15 @@ def test_a_beginning_that_two_ids_have_is_none(
     code, _, complaint = console.at(tmp_path / "home").ask("show", theatre_id[:8])
     assert (code, f"{theatre_id[:8]}, with which 2 begin" in complaint) == (3, True)
     assert len(console.text("list").splitlines()[2].split()[0]) == len(theatre_id)
+
+
+def test_a_member_that_no_answer_has_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: JsonObject = {"output_data": {"color": "red", "recall": 0.5}}
+    print_certificate(
+        pilot_stage(tmp_path, episodes(3)).run(ScriptedAdapter(lambda _: said)).bundle
+    )
+    assert (
+        "\nnote: colour reads colour, but answers have: color, recall\n" in capsys.readouterr().out
+    )
