@@ -25,6 +25,7 @@ DRAFT, DATA = "echelon.yaml", "ground_truth.jsonl"
 WORKFLOW = ".github/workflows/echelon.yml"
 DEFAULT_RECIPE = "classification"
 _OWN = "own"
+_SHOWN = 100
 _MISSING = {
     "judged_text": "A model judges here. `echelon run` needs `ANTHROPIC_API_KEY` and the packages "
     'of `pip install "echelon-theatre[judge]"`. Without a key nothing is scored and no certificate '
@@ -149,8 +150,10 @@ def init(  # noqa: PLR0913  # one for each flag
         project=folder.resolve().name,
     )
     _refuse_contradictions(wishes)
-    files = project_files(wishes, None if table is None else _truth(table, wishes))
-    written = _write(folder, files, force=force)
+    truth = None if table is None else _truth(table, wishes)
+    written = _write(folder, project_files(wishes, truth), force=force)
+    if truth is not None:
+        _echo_reading(data, truth)
     for name in written:
         echo(f"wrote       {folder / name}")
     step = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
@@ -225,6 +228,16 @@ def _refuse_contradictions(wishes: Wishes) -> None:
 
 def _truth(table: Table, wishes: Wishes) -> GroundTruth:
     return ground_truth(table, answers=wishes.answers, inputs=wishes.inputs)
+
+
+def _echo_reading(data: Path | None, truth: GroundTruth) -> None:
+    """Show as what rows were read: a number, a text and an id look alike in a table."""
+    first = json.loads(truth.lines.partition(b"\n")[0])
+    echo(f"read        {data}: {truth.count} rows, the first {first['episode_id']}")
+    answer = {name: first["expected_output"].get(name) for name in truth.answers}
+    for head, shown in (("asked", first["input_data"]), ("answer", answer)):
+        text = json.dumps(shown, ensure_ascii=False)
+        echo(f"  {head:<10}{text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}")
 
 
 # The files of a new folder.
@@ -306,8 +319,13 @@ def _draft(text: str, wishes: Wishes, truth: GroundTruth | None, shown: GroundTr
 
 def _with_data(text: str, wishes: Wishes, truth: GroundTruth | None) -> str:
     """Return the draft of a recipe with what the data have as answers."""
-    if truth is None or set(truth.answers) == set(_answers_of(text)):
+    if truth is None:
         return text
+    name = f"name: {_json(_title(wishes, truth))}"
+    if set(truth.answers) == set(_answers_of(text)):
+        # What the recipe says of its own rows would stand on the certificate.
+        own = [line for line in text.splitlines() if not line.startswith(("name:", "#"))]
+        return "\n".join([*own, name, ""])
     # Comments and name are about the recipe's rows.
     others = ("  ", "answer:", "name:", "#")
     lines = [line for line in text.splitlines() if not line.startswith(others)]
@@ -318,7 +336,7 @@ def _with_data(text: str, wishes: Wishes, truth: GroundTruth | None) -> str:
     else:
         kept = [line for line in lines if not line.startswith(("measure:", "measures:"))]
         own = ["measure: field_match"]
-    return "\n".join([*kept, *own, f"name: {_json(_title(wishes, truth))}", ""])
+    return "\n".join([*kept, *own, name, ""])
 
 
 def _answers_of(draft: str) -> list[str]:

@@ -18,6 +18,7 @@ from typing import cast
 
 from theatre.drafts.compilation import nearest
 from theatre.drafts.errors import TableError
+from theatre.drafts.folders import read_folder
 from theatre.engine.canonical_json import (
     JsonObject,
     JsonValue,
@@ -29,7 +30,9 @@ from theatre.engine.errors import NotFoundError, ParseError
 
 ID_COLUMNS = ("episode_id", "id")
 ANSWER_COLUMNS = ("answer", "label", "expected", "target", "output")
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(?:\.([0-9]+))?")
+_EXACT_DIGITS = 15
+"""What a double keeps of any decimal number."""
 _SHOWN_ROWS = 5
 _ID_DIGITS = 12
 
@@ -53,7 +56,9 @@ def read_table(path: Path) -> Table:
     form, naming the row.
     """
     if path.is_dir():
-        table = _read_folder(path)
+        answer, files = read_folder(path)
+        columns = ("id", "text", answer)
+        table = Table(source=path, columns=columns, rows=tuple(files), answers=(answer,))
     else:
         try:
             text = path.read_bytes().decode("utf-8-sig")
@@ -74,36 +79,41 @@ def read_table(path: Path) -> Table:
 
 
 def _read_csv(path: Path, text: str) -> Table:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(text)
-    lines = [line for line in csv.reader(io.StringIO(text), delimiter=delimiter) if line]
-    columns = [name.strip() for name in lines[0]] if lines else []
+    # strict: else a quotation mark that is never closed swallows all rows that follow.
+    reader = csv.reader(io.StringIO(text), delimiter=_delimiter(path, text), strict=True)
+    try:
+        # Tables of offices end in rows of nothing but separators.
+        lines = [(reader.line_num, line) for line in reader if any(map(str.strip, line))]
+    except csv.Error as error:
+        raise TableError(
+            f"expected CSV in {path}, got {error} in line {reader.line_num}: write a quotation "
+            'mark in a text as "" and the text between quotation marks, or use JSON Lines'
+        ) from error
+    columns = [name.strip() for name in lines[0][1]] if lines else []
     if "" in columns or len({*columns}) != len(columns):
         raise TableError(
             f"expected a first line of {path} with a different name for each column, got "
             f"{', '.join(map(repr, columns))}"
         )
-    odd = [str(number) for number, line in enumerate(lines, 1) if len(line) != len(columns)]
+    odd = [str(number) for number, line in lines if len(line) != len(columns)]
     if odd:
         raise TableError(
-            f"expected {len(columns)} values in each row of {path}, got another number in row "
+            f"expected {len(columns)} values in each row of {path}, got another number in line "
             f"{', '.join(odd[:_SHOWN_ROWS])}: put texts with commas into quotation marks"
         )
-    return Table(
-        source=path,
-        columns=tuple(columns),
-        rows=tuple(_with_numbers(columns, lines[1:])),
-    )
+    rows = tuple(_with_numbers(columns, [line for _, line in lines[1:]]))
+    return Table(source=path, columns=tuple(columns), rows=rows)
 
 
-def _delimiter(text: str) -> str:
+def _delimiter(path: Path, text: str) -> str:
     header = text.partition("\n")[0]
-    return ";" if header.count(";") > header.count(",") else ","
+    return "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
 
 
 def _with_numbers(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterable[JsonObject]:
-    """Yield rows; the values of a column are numbers where all of them are written as such."""
+    """Yield rows; the values of a column are numbers where that loses nothing of any of them."""
     numeric = [
-        name not in ID_COLUMNS and all(_NUMBER.fullmatch(line[at].strip()) for line in lines)
+        name.lower() not in ID_COLUMNS and _are_numbers([line[at].strip() for line in lines])
         for at, name in enumerate(columns)
     ]
     for line in lines:
@@ -113,9 +123,20 @@ def _with_numbers(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> Ite
         }
 
 
+def _are_numbers(texts: Sequence[str]) -> bool:
+    """Tell whether all texts are numbers: 1.1 and 1.10 are versions, 0.10 and 2.50 are prices."""
+    found = [_NUMBER.fullmatch(text) for text in texts]
+    parts = [(one[1], one[2] or "") for one in found if one]
+    if len(parts) < len(texts) or any(len(a + b) > _EXACT_DIGITS for a, b in parts):
+        return False
+    decimals = [after for _, after in parts]
+    return len({*map(len, decimals)}) == 1 or not any(one.endswith("0") for one in decimals)
+
+
 def _read_lines(path: Path, text: str) -> Table:
     rows = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Not splitlines(): JSON has U+2028 and others as they are within a text.
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -140,35 +161,6 @@ def _read_lines(path: Path, text: str) -> Table:
         answers=tuple(answers),
         episodes=tuple(rows),
     )
-
-
-def _read_folder(folder: Path) -> Table:
-    """Read a folder: one of labels with files in it, or of NAME.txt with NAME.answer.txt."""
-    rows: list[JsonObject] = []
-    answer = "label"
-    for path in sorted(folder.rglob("*")):
-        if not path.is_file() or path.name.startswith("."):
-            continue
-        name = path.relative_to(folder).as_posix()
-        if path.parent != folder:
-            rows.append({"id": name, "text": _text(path), answer: path.parent.name})
-        elif not path.stem.endswith(".answer"):
-            found = folder / f"{path.stem}.answer.txt"
-            if not found.is_file():
-                raise TableError(
-                    f"expected the answer to {path} in {found.name} next to it, got no such file: "
-                    "or put files into one folder for each label"
-                )
-            answer = "answer"
-            rows.append({"id": name, "text": _text(path), answer: _text(found).strip()})
-    return Table(source=folder, columns=("id", "text", answer), rows=tuple(rows), answers=(answer,))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise TableError(f"expected UTF-8 in {path}, got other bytes") from error
 
 
 # From rows to episodes.
@@ -197,7 +189,7 @@ def ground_truth(
     if table.episodes is not None:
         episodes = table.episodes
     else:
-        id_column = next((name for name in ID_COLUMNS if name in table.columns), None)
+        id_column = _id_column(table.columns)
         others = [name for name in table.columns if name not in {*chosen, id_column}]
         episodes = tuple(_episodes(table, chosen, list(inputs) or others, id_column))
     _refuse_repeated(table, episodes)
@@ -258,6 +250,12 @@ def _episodes(
             f"expected an answer in each row of {table.source}, got none in row "
             f"{', '.join(empty[:_SHOWN_ROWS])}: fill it in or remove the row"
         )
+
+
+def _id_column(columns: Sequence[str]) -> str | None:
+    """Return the column of ids, in capitals too: spreadsheets write ID."""
+    named = {name.lower(): name for name in reversed(columns)}
+    return next((named[name] for name in ID_COLUMNS if name in named), None)
 
 
 def _row_id(stated: JsonValue, asked: Mapping[str, JsonValue]) -> str:

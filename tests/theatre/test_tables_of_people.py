@@ -1,0 +1,128 @@
+"""Tables and folders as people have them: read as they mean it, or refused with the line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from theatre.cli.init_command import init
+from theatre.drafts.errors import TableError
+from theatre.drafts.tables import ground_truth, read_table
+
+pytestmark = pytest.mark.untraced
+
+LABELS: dict[str, tuple[bytes, list[Any]]] = {
+    "prices": (b"text,label\na,0.10\nb,2.50\n", [0.1, 2.5]),
+    "versions": (b"text,label\na,1.10\nb,1.1\n", ["1.10", "1.1"]),
+    "versions that differ": (b"text,label\na,1.10\nb,2\n", ["1.10", "2"]),
+    "grades": (b"text,label\na,3\nb,4.5\n", [3, 4.5]),
+    "leading zeros": (b"text,label\na,01234\nb,10115\n", ["01234", "10115"]),
+    "more than a double keeps": (
+        b"text,label\na,1234567890123456\nb,1\n",
+        ["1234567890123456", "1"],
+    ),
+    "more with decimals": (
+        b"text,label\na,1234567890.1234567\nb,1\n",
+        ["1234567890.1234567", "1"],
+    ),
+    "truths": (b"text,label\na,TRUE\nb,FALSE\n", ["TRUE", "FALSE"]),
+    "of an office": (
+        b'\xef\xbb\xbftext;label\r\n"a, or\r\nb";x\r\nc;y\r\n;\r\n;\r\n',
+        ["x", "y"],
+    ),
+    "tabs": (b"text\tlabel\na, b\tx\nc\ty\n", ["x", "y"]),
+}
+
+
+@pytest.mark.parametrize("written", LABELS)
+def test_a_label_stays_what_was_written(tmp_path: Path, written: str) -> None:
+    data, labels = LABELS[written]
+    path = tmp_path / "mine.csv"
+    path.write_bytes(data)
+    assert [row["label"] for row in read_table(path).rows] == labels
+
+
+NO_CSV: dict[str, tuple[bytes, str]] = {
+    "a quotation mark that is never closed": (b'text,label\na,x\nb,"y\nc,x\nd,y\n', "line 5"),
+    "quotation marks in a text": (b'text,label\n"he said "hi" there",x\n', "line 2"),
+    "carriage returns alone": (b"text,label\ra,x\rb,y\r", "line 1"),
+    "a text that is too long": (b"text,label\n" + b"x" * 140_000 + b",x\n", "JSON Lines"),
+    "a value too few": (b"text,label\n\na,x\n\nb\n", "in line 5"),
+}
+
+
+@pytest.mark.parametrize("written", NO_CSV)
+def test_rows_are_never_swallowed(tmp_path: Path, written: str) -> None:
+    data, said = NO_CSV[written]
+    path = tmp_path / "mine.csv"
+    path.write_bytes(data)
+    with pytest.raises(TableError, match=said):
+        read_table(path)
+
+
+def test_a_text_of_json_may_hold_any_separator(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"q": "a\u2028b\u0085c", "answer": "x"}\r\n\n', encoding="utf-8")
+    assert read_table(path).rows == ({"q": "a\u2028b\u0085c", "answer": "x"},)
+
+
+def test_ids_in_capitals_are_ids(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("ID,text,label\n007,a,x\n008,b,y\n", encoding="utf-8")
+    episodes = [json.loads(line) for line in ground_truth(read_table(path)).lines.splitlines()]
+    assert [one["episode_id"] for one in episodes] == ["007", "008"]
+    assert episodes[0]["input_data"] == {"text": "a"}
+
+
+def files(folder: Path, *names: str) -> Path:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\xef\xbb\xbf" + os.fsencode(path.stem))
+    return folder
+
+
+def test_what_tools_keep_in_a_folder_is_no_data(tmp_path: Path) -> None:
+    kept = ("pos/.ipynb_checkpoints/a.txt", ".git/config", "pos/.DS_Store")
+    rows = read_table(files(tmp_path, "pos/a.txt", "neg/b.txt", *kept)).rows
+    assert rows == (
+        {"id": "neg/b.txt", "text": "b", "label": "neg"},
+        {"id": "pos/a.txt", "text": "a", "label": "pos"},
+    )
+
+
+MIXED = {
+    "a folder in that of a label": (("pos/2020/a.txt", "neg/b.txt"), "next to pos/2020/a.txt"),
+    "a text next to labels": (("README.txt", "neg/b.txt"), "README.txt next to neg/b.txt"),
+    "an answer to nothing": (("a.txt", "a.answer.txt", "b.answer.txt"), "b.answer.txt"),
+    "a question without answer": (("a.txt", "a.answer.txt", "b.txt"), "b.answer.txt"),
+    "a name that is not UTF-8": ((os.fsdecode(b"pos/\xff.txt"),), "names in UTF-8"),
+}
+
+
+@pytest.mark.parametrize("mixture", MIXED)
+def test_no_file_is_left_out_or_gets_the_label_of_another(tmp_path: Path, mixture: str) -> None:
+    names, said = MIXED[mixture]
+    with pytest.raises(TableError, match=said):
+        read_table(files(tmp_path, *names))
+
+
+def test_init_says_as_what_it_read_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.csv").write_text("id,zip,n,label\n007,01234,5,x\n8,1,6,y\n", encoding="utf-8")
+    answer = CliRunner().invoke(init, ["new", "--yes", "--data", "mine.csv"])
+    assert answer.exit_code == 0, answer.output
+    assert answer.output.splitlines()[:3] == [
+        "read        mine.csv: 2 rows, the first 007",
+        '  asked     {"zip": "01234", "n": 5}',
+        '  answer    {"label": "x"}',
+    ]
+    # The recipe's own name, of support messages, would stand on the certificate.
+    assert 'name: "Label of mine"' in (tmp_path / "new" / "echelon.yaml").read_text()
