@@ -89,8 +89,9 @@ PAGES = (
     page_routes.shared,
     theatre_page_routes.router,
     theatre_page_routes.shared,
+    page_routes.constructs,
 )
-"""For people: outside the description of the interface."""
+"""For people: outside the description of the interface. The last is asked after all others."""
 
 _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[dict[str, object]]]
 
@@ -131,14 +132,15 @@ def _routes() -> Sequence[BaseRoute]:
     every = APIRouter()
     every.include_router(operation_routes.router)
     # Before the interface for programs: a page at a path of both is asked first.
-    for pages in PAGES:
+    *before, last = PAGES
+    for pages in before:
         every.include_router(pages, include_in_schema=False)
     every.include_router(page_routes.certificates, prefix=PREFIX, include_in_schema=False)
     for router in RESOURCES:
         every.include_router(router, prefix=PREFIX)
         every.include_router(router, include_in_schema=False)
     every.include_router(verification_routes.router, prefix=LITERAL, include_in_schema=False)
-    every.include_router(page_routes.constructs, include_in_schema=False)
+    every.include_router(last, include_in_schema=False)
     return every.routes
 
 

@@ -74,7 +74,9 @@ def routes() -> Iterator[str]:
         if "get" in operations
     )
     for router in PAGES:
-        yield from (cast("Any", route).path for route in router.routes if "GET" in route.methods)  # type: ignore[attr-defined]
+        yield from (
+            cast("Any", route).path_format for route in router.routes if "GET" in route.methods
+        )  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
