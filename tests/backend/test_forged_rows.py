@@ -18,6 +18,7 @@ from typing import Any, cast
 import psycopg
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from fastapi.routing import APIRoute
 from securesystemslib.signer import CryptoSigner, Signer
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -74,9 +75,8 @@ def routes() -> Iterator[str]:
         if "get" in operations
     )
     for router in PAGES:
-        yield from (
-            cast("Any", route).path_format for route in router.routes if "GET" in route.methods
-        )  # type: ignore[attr-defined]
+        declared = cast("list[APIRoute]", router.routes)
+        yield from (route.path_format for route in declared if "GET" in (route.methods or ()))
 
 
 @dataclass(frozen=True, slots=True)
