@@ -68,9 +68,9 @@ def read_table(path: Path) -> Table:
                 "folder with --data, or leave it out for 20 sample rows"
             ) from error
         except UnicodeDecodeError as error:
-            raise TableError(f"expected UTF-8 in {path}, got other bytes: save it as UTF-8") from (
-                error
-            )
+            raise TableError(
+                f"expected UTF-8 in {path}, got other bytes: save it as CSV in UTF-8"
+            ) from error
         is_csv = path.suffix.lower() in {".csv", ".tsv"}
         table = _read_csv(path, text) if is_csv else _read_lines(path, text)
     if not table.rows:
@@ -142,7 +142,9 @@ def _read_lines(path: Path, text: str) -> Table:
         try:
             rows.append(parse_object(line.encode()))
         except ParseError as error:
-            raise TableError(f"{path}, line {number}: {error}") from error
+            raise TableError(
+                f"{path}, line {number}: {error}: write one JSON object in each line"
+            ) from error
     if not rows or not all("input_data" in row for row in rows):
         columns = dict.fromkeys(name for row in rows for name in row)
         return Table(source=path, columns=tuple(columns), rows=tuple(rows))
