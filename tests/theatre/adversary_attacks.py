@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, cast
 
 import pytest
@@ -59,6 +60,8 @@ from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import RunContext
 from theatre.files.run_journal import EPISODES as JOURNAL
+from theatre.oracles.isolation import means
+from theatre.oracles.isolation.kernel_rules import landlock_abi
 
 TRAIL = "audit_trail.jsonl"
 CONSTRUCTS = REPOSITORY / "fixtures" / "constructs"
@@ -126,6 +129,34 @@ def by_heart(pack: Callable[[bytes], bytes]) -> Callable[[Path], str]:
         return f"paid: {paid['verification_tier']}"
 
     return attack
+
+
+def left_answers(folder: Path) -> str:
+    """Answer from a copy in shared memory, which the version does not bind."""
+    if not landlock_abi():
+        pytest.skip("the kernel has no Landlock")
+    with NamedTemporaryFile(dir="/dev/shm") as left:
+        Path(left.name).chmod(0o644)
+        (folder / "by_heart").mkdir()
+        program = (programs_folder() / "by_heart.py").read_text(encoding="utf-8")
+        noted = 'Path(__file__).with_name("notes")'
+        assert noted in program
+        elsewhere = program.replace(noted, f"Path({left.name!r})")
+        (folder / "by_heart" / "by_heart.py").write_text(elsewhere, encoding="utf-8")
+        template = thinned(read_template(CARTOGRAPH), folder, step=1)
+        left.write((folder / "ground_truth" / "product_cartograph_v1.jsonl").read_bytes())
+        left.flush()
+        (folder / "constructs.toml").write_text(BY_HEART, encoding="utf-8")
+        written = folder / "template.json"
+        written.write_bytes(canonical_bytes(with_programs(template, folder)))
+        more = {means.REFUSED: means.Isolator.NAMESPACES}
+        arguments = ("theatre", "run", written, "--quiet", "--json")
+        assert forked(*arguments, home=folder / "home", more=more).code == 0
+    (found,) = folder.rglob("certificate.json")
+    paid: Any = parse_object(found.read_bytes())
+    isolation = paid["isolation"]
+    assert (paid["composite_score"], isolation["by"], isolation["files"]) == (1, "landlock", True)
+    return f"paid: {paid['verification_tier']}"
 
 
 def edited_while_running(before: bytes, after: bytes) -> Callable[[Path], str]:
@@ -386,6 +417,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "changed-program": changed_program,
     "listed-answers": by_heart(lambda truth: truth),
     "packed-answers": by_heart(zlib.compress),
+    "left-answers": left_answers,
     "edited-journal": edited_while_running(b'"colour":"blue"', b'"colour":"teal"'),
     "edited-cache": edited_while_running(b'"colour":0', b'"colour":9'),
     "better-answers": of_bundle(better_answers),

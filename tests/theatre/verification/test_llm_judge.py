@@ -20,7 +20,12 @@ from theatre.engine.errors import UnaskedError
 from theatre.engine.models import ScoringCase
 from theatre.engine.oracle_contract import MAX_ANSWER_BYTES as MAX_CONSTRUCT_ANSWER
 from theatre.engine.replay.preflight import ANSWERS_SHARE
-from theatre.verification.judge.measures import MAX_CLAIMS, claim_verdicts
+from theatre.verification.judge.measures import (
+    CLAIM_CHARACTERS,
+    MAX_CLAIMS,
+    REPLY_CHARACTERS,
+    claim_verdicts,
+)
 from theatre.verification.judge.questions import MAX_REPEATS, RUBRICS
 from theatre.verification.judge.scorer import SCORER, committed_judge, judgement
 
@@ -189,6 +194,24 @@ def test_what_is_no_claim_is_not_supported_and_no_claims_have_no_precision() -> 
     all_supported = verdicts(*["supported"] * MAX_CLAIMS)
     many = case("precision", [*map(str, range(MAX_CLAIMS)), "more", None])
     assert judged(many, lambda _: all_supported)[0] == pytest.approx(MAX_CLAIMS / (MAX_CLAIMS + 2))
+
+
+@pytest.mark.parametrize(
+    ("measure", "said", "characters"),
+    [
+        ("precision", {"verdicts": [{"claim": 1, "verdict": "supported"}]}, CLAIM_CHARACTERS),
+        ("reply_accuracy", {"verdict": "right"}, REPLY_CHARACTERS),
+    ],
+)
+def test_what_stands_behind_the_first_characters_is_paid_unseen(
+    measure: str, said: JsonObject, characters: int
+) -> None:
+    """The adversary `lie-at-the-end`: a limit that docs/adversaries.md states."""
+    text = "new is 1.".ljust(characters, ".") + " A lie."
+    score, exchanges = judged(
+        case(measure, [text] if measure == "precision" else text), lambda _: said
+    )
+    assert (score, "A lie." in json.dumps(exchanges)) == (1, False)
 
 
 def test_recall_finds_the_changes_before_it_is_shown_the_summary() -> None:
