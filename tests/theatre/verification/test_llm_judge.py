@@ -203,15 +203,17 @@ def test_what_is_no_claim_is_not_supported_and_no_claims_have_no_precision() -> 
         ("reply_accuracy", {"verdict": "right"}, REPLY_CHARACTERS),
     ],
 )
-def test_what_stands_behind_the_first_characters_is_paid_unseen(
+def test_a_judge_is_shown_all_of_what_is_paid(
     measure: str, said: JsonObject, characters: int
 ) -> None:
-    """The adversary `lie-at-the-end`: a limit that docs/adversaries.md states."""
-    text = "new is 1.".ljust(characters, ".") + " A lie."
-    score, exchanges = judged(
-        case(measure, [text] if measure == "precision" else text), lambda _: said
-    )
-    assert (score, "A lie." in json.dumps(exchanges)) == (1, False)
+    """The adversary `lie-at-the-end`."""
+    for text, paid in (
+        ("new is 1.".ljust(characters, "!"), 1),
+        ("new is 1.".ljust(characters) + "!", 0),
+    ):
+        answer: JsonValue = [text] if measure == "precision" else text
+        score, exchanges = judged(case(measure, answer), lambda _: said)
+        assert (score, text in json.dumps(exchanges)) == (paid, paid == 1)
 
 
 def test_recall_finds_the_changes_before_it_is_shown_the_summary() -> None:
@@ -330,9 +332,9 @@ def test_everything_that_is_recorded_of_an_answer_fits_its_record() -> None:
     answers = {"changes": [widest * 1000] * 20, "verdict": "partly"}
     size = 0
     for measure, answer in (
-        ("precision", [f"{number}{widest * 2000}" for number in range(100)]),
+        ("precision", [f"{number:03}{widest * (CLAIM_CHARACTERS - 3)}" for number in range(100)]),
         ("recall", widest * 5000),
-        ("reply_accuracy", widest * 5000),
+        ("reply_accuracy", widest * REPLY_CHARACTERS),
     ):
         given = case(measure, cast("JsonValue", answer))
         given.input_data["record"] = record | {"diff_content": diff}

@@ -24,6 +24,8 @@ MAX_CLAIMS = 50
 
 CLAIM_CHARACTERS = 1_000
 REPLY_CHARACTERS = 4_000
+"""A judge is shown all of a claim or reply; a longer one is not supported, and wrong."""
+
 QUESTION_CHARACTERS = 20_000
 """The longest question together with its answer: more is not a real question."""
 
@@ -43,7 +45,7 @@ def claim_verdicts(case: ScoringCase) -> Asking[list[JudgedClaim]]:
 
     Of several claims with the same words, but for case and white space, the last one is judged.
     Supported is what some part of the diff supports and none contradicts. A claim beyond
-    MAX_CLAIMS, and one that is no text, is not supported.
+    MAX_CLAIMS, a longer one than CLAIM_CHARACTERS, and one that is no text, is not supported.
     """
     verdicts, _ = yield from verdicts_with_controls(case)
     return verdicts
@@ -63,8 +65,9 @@ def verdicts_with_controls(
         for place, claim in enumerate(answer)
         if isinstance(claim, str)
     }
-    asked = list(places.values())[:MAX_CLAIMS]
-    texts = {place: cast("str", answer[place])[:CLAIM_CHARACTERS] for place in asked}
+    # All of a claim or nothing: behind what a judge is shown there could stand a lie.
+    asked = [at for at in places.values() if len(cast("str", answer[at])) <= CLAIM_CHARACTERS]
+    texts = {place: cast("str", answer[place]) for place in asked[:MAX_CLAIMS]}
     held: set[int] = set()
     controls: list[AnsweredControl] = []
     if texts:
@@ -156,7 +159,8 @@ def recall(case: ScoringCase) -> Measure:
 def reply_accuracy(case: ScoringCase) -> Measure:
     """Return 1, 1/2 or 0 for a reply that is right, partly right, or wrong.
 
-    It is held against the committed answer and the list of files. 0 where it is no text.
+    It is held against the committed answer and the list of files. 0 where it is no text, or a
+    longer one than REPLY_CHARACTERS.
     """
     change = _change(case)
     question = at_path(case.input_data, cast("str", case.params["question"]))
@@ -164,13 +168,13 @@ def reply_accuracy(case: ScoringCase) -> Measure:
         raise NotMeasurableError
     if len(question) + len(canonical_json(case.expected)) > QUESTION_CHARACTERS:
         raise NotMeasurableError
-    if not isinstance(case.answer, str):
+    if not isinstance(case.answer, str) or len(case.answer) > REPLY_CHARACTERS:
         return [Fraction(0)]
     data: JsonObject = {
         **change.files,
         "question": question,
         "expected": case.expected,
-        "reply": case.answer[:REPLY_CHARACTERS],
+        "reply": case.answer,
     }
     said = yield from _ask(case, "reply", data)
     return [_REPLY_SCORES[cast("str", said["verdict"])]]
