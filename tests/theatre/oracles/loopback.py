@@ -114,10 +114,13 @@ class LoopbackServer:
         self.port = server.sockets[0].getsockname()[1]
         self._listening.set()
         await self._stop.wait()
+        for listening in server.sockets:
+            self._loop.remove_reader(listening.fileno())
+        # What was accepted in this very turn gets its conversation in the turns that follow, and
+        # only of a server that is open: else nothing would close its socket.
+        for _ in range(5):
+            await asyncio.sleep(0)
         server.close()
-        # What was accepted in this very turn is a task that never ran: cancelled so, it would leave
-        # its socket open.
-        await asyncio.sleep(0)
         conversations = asyncio.all_tasks() - {asyncio.current_task()}
         for conversation in conversations:
             conversation.cancel()
