@@ -29,6 +29,7 @@ from tests.theatre.played_runs import run_played
 from tests.theatre.runs import LATE
 from tests.theatre.test_bundle_mutations import full_history
 from theatre.cli.check_command import check as check_command
+from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.engine.bundle_check import Verdict
 from theatre.engine.bundle_check.plain_proofs import PROOF_CHECKS
 from theatre.engine.bundle_check.standalone import CHECKS, NOT_MADE, verify
@@ -110,9 +111,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("program") / "verify_bundle.py"
     result = CliRunner().invoke(check_command, ["--write-verifier", str(path)])
     assert (result.exit_code, result.output) == (0, "")
-    # Who names a bundle, too, must not take a silent 0 for its verdict.
-    ended = CliRunner().invoke(check_command, [str(path), "--write-verifier", str(path)])
-    assert ended.exit_code != 0
     return path
 
 
@@ -137,6 +135,15 @@ def small_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 def small(small_files: Files, tmp_path: Path) -> Path:
     """A bundle that a test may change."""
     return store(small_files, tmp_path / "small")
+
+
+def test_who_has_the_file_written_has_a_bundle_checked_all_the_same(small: Path) -> None:
+    """The adversary `silent-gate`: a job that does both in one line must not pass any bundle."""
+    (small / "certificate.json").write_text("{}", encoding="utf-8")
+    written = small.parent / "verify_bundle.py"
+    ended = CliRunner().invoke(check_command, [str(small), "--write-verifier", str(written)])
+    assert isinstance(ended.exception, CommandEndedError)
+    assert (ended.exception.code, written.exists()) == (ExitCode.CHECK_FAILED, True)
 
 
 def ran(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

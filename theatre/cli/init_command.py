@@ -28,8 +28,8 @@ _OWN = "own"
 _SHOWN = 100
 _MISSING = {
     "judged_text": "A model judges here. `echelon run` needs `ANTHROPIC_API_KEY` and the packages "
-    'of `pip install "echelon-theatre[judge]"`. Without a key nothing is scored and no certificate '
-    "comes of it; `echelon validate echelon.yaml` works without one."
+    'of `pip install "echelon-theatre[models]"`. Without a key nothing is scored, and no '
+    "certificate comes of it; `echelon validate echelon.yaml` works without one."
 }
 """What a recipe needs that `init` cannot write."""
 

@@ -24,7 +24,7 @@ def read_folder(folder: Path) -> tuple[str, list[JsonObject]]:
         _refuse_unreadable(folder, name)
     depths = {len(name.parts) for name in names}
     if len(depths) > 1:
-        high, deep = min(names, key=_depth), max(names, key=_depth)
+        high, *_, deep = sorted(names, key=lambda name: len(name.parts))
         raise TableError(
             f"expected one folder for each label in {folder} with nothing but files in it, or "
             f"NAME.txt with NAME.answer.txt and no folders, got {high} next to {deep}: move or "
@@ -36,10 +36,6 @@ def read_folder(folder: Path) -> tuple[str, list[JsonObject]]:
         {"id": name.as_posix(), "text": _text(folder / name), "label": name.parent.name}
         for name in names
     ]
-
-
-def _depth(name: Path) -> int:
-    return len(name.parts)
 
 
 def _refuse_unreadable(folder: Path, name: Path) -> None:
@@ -54,14 +50,15 @@ def _refuse_unreadable(folder: Path, name: Path) -> None:
 def _answered(folder: Path, names: Sequence[Path]) -> Iterable[JsonObject]:
     questions = [name for name in names if not name.stem.endswith(_ANSWER)]
     answers = {Path(f"{name.stem}{_ANSWER}.txt"): name for name in questions}
-    for name in names:
-        if name not in answers and name not in questions:
+    there = set(names)
+    for name in sorted(there - set(questions)):
+        if name not in answers:
             raise TableError(
                 f"expected a question to {folder / name} next to it, got no such file: an answer "
                 f"to NAME.txt is in NAME{_ANSWER}.txt"
             )
     for answer, name in answers.items():
-        if answer not in names:
+        if answer not in there:
             raise TableError(
                 f"expected the answer to {folder / name} in {answer} next to it, got no such file: "
                 "or put files into one folder for each label"
