@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from theatre.cli.init_command import init
-from theatre.drafts.errors import TableError
 from theatre.drafts.tables import ground_truth, read_table
+from theatre.files.tables import TableError
 
 pytestmark = pytest.mark.untraced
 
@@ -35,6 +35,9 @@ LABELS: dict[str, tuple[bytes, list[Any]]] = {
         b'\xef\xbb\xbftext;label\r\n"a, or\r\nb";x\r\nc;y\r\n;\r\n;\r\n',
         ["x", "y"],
     ),
+    "carriage returns alone": (b"text,label\ra,x\rb,y\r", ["x", "y"]),
+    "a separator that is said": (b"sep=|\r\na, or;|label\r\nc|x\r\n", ["x"]),
+    "separators in a name": (b'"a; or; b",label\na,x\n', ["x"]),
     "tabs": (b"text\tlabel\na, b\tx\nc\ty\n", ["x", "y"]),
 }
 
@@ -48,9 +51,9 @@ def test_a_label_stays_what_was_written(tmp_path: Path, written: str) -> None:
 
 
 NO_CSV: dict[str, tuple[bytes, str]] = {
-    "a quotation mark that is never closed": (b'text,label\na,x\nb,"y\nc,x\nd,y\n', "line 5"),
-    "quotation marks in a text": (b'text,label\n"he said "hi" there",x\n', "line 2"),
-    "carriage returns alone": (b"text,label\ra,x\rb,y\r", "line 1"),
+    "a quotation mark that is never closed": (b'text,label\na,x\nb,"y\nc,x\nd,y\n', "after line 2"),
+    "quotation marks in a text": (b'text,label\n"he said "hi" there",x\n', "after line 1"),
+    "a carriage return in a text": (b"text,label\na\rb,x\n", "in line 2"),
     "a text that is too long": (b"text,label\n" + b"x" * 140_000 + b",x\n", "JSON Lines"),
     "a value too few": (b"text,label\n\na,x\n\nb\n", "in line 5"),
 }

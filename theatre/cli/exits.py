@@ -16,12 +16,7 @@ import click
 
 from theatre.api.errors import InterruptedRunError, UsageError, VerdictError
 from theatre.debate import errors as debate_errors
-from theatre.drafts.errors import (
-    DraftError,
-    FolderTakenError,
-    OutdatedPinError,
-    TableError,
-)
+from theatre.drafts.errors import DraftError, FolderTakenError, OutdatedPinError
 from theatre.engine import errors
 from theatre.judging import JudgeUnavailableError
 from theatre.oracles import errors as oracle_errors
@@ -126,7 +121,6 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.CanonicalisationError, ExitCode.INVALID),
     (errors.InvalidTemplateError, ExitCode.INVALID),
     (DraftError, ExitCode.INVALID),
-    (TableError, ExitCode.INVALID),
     (FolderTakenError, ExitCode.INVALID),
     (OutdatedPinError, ExitCode.CHECK_FAILED),
     (errors.DatasetError, ExitCode.INVALID),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -17,7 +18,6 @@ from theatre.drafts.asking import default_answer, default_prompt
 from theatre.drafts.compilation import nearest
 from theatre.drafts.errors import FolderTakenError
 from theatre.drafts.tables import GroundTruth, Table, ground_truth, read_table
-from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import resource_root
 from theatre.engine.templates import theatre_id_of
 
@@ -124,8 +124,8 @@ def init(  # noqa: PLR0913  # one for each flag
     asks = not yes and is_terminal(sys.stdin)
     recipe = _known_recipe(recipe or _ask_recipe(asks=asks))
     if asks and data is None and not answers:
-        named = click.prompt("Your data (CSV, JSONL, folder); empty for samples", default="")
-        data = Path(named) if named else None
+        asked = "Your data (CSV, JSONL, folder); empty for samples"
+        data = click.prompt(asked, default="", value_proc=_typed_path)
     table = None if data is None else read_table(data)
     if asks and table is not None and not answers and not table.answers:
         columns = click.Choice(table.columns)
@@ -162,6 +162,15 @@ def init(  # noqa: PLR0913  # one for each flag
         echo(f"missing     {_MISSING[recipe].replace('`', '')}")
 
 
+def _typed_path(text: str) -> Path | None:
+    """Return a path as people type and drop it: from `~`, in quotation marks; None for none."""
+    written = text.strip().strip("'\"")
+    path = Path(os.path.expanduser(written))  # noqa: PTH111  # Path's own raises without a home
+    if not path.exists():
+        raise click.UsageError(f"expected a file or a folder, got none at {path}")
+    return path if written else None
+
+
 def _ask_recipe(*, asks: bool) -> str:
     if not asks:
         return DEFAULT_RECIPE
@@ -175,7 +184,9 @@ def _ask_construct(*, asks: bool) -> str:
     if not asks:
         return "python"
     chosen: str = click.prompt(
-        f"What is asked ({', '.join(_KINDS)}, or MODULE:NAME of your function)", default="python"
+        f"What is asked ({', '.join(_KINDS)}, or MODULE:NAME of your function)",
+        default="python",
+        value_proc=_known_construct,
     )
     return chosen
 
@@ -187,6 +198,7 @@ def _ask_of(name: str) -> str:
 
 def _known_construct(written: str) -> str:
     """Return a kind of construct, or `module:name`; UsageError for anything else."""
+    written = written.strip()
     if written in _KINDS or _FUNCTION.fullmatch(written):
         return written
     raise click.UsageError(
@@ -220,6 +232,12 @@ def _refuse_contradictions(wishes: Wishes) -> None:
             "what a service reports cannot be computed here, and another one in an answer is an "
             "error of that episode"
         )
+    try:
+        shlex.split(wishes.command or "")
+    except ValueError as error:
+        raise click.UsageError(
+            f"expected --command as a shell reads it, got {wishes.command!r:.80}: {error}"
+        ) from error
     if wishes.data is None and (wishes.answers or wishes.inputs):
         raise click.UsageError(
             "expected --data with --answer and --input, got none: they name columns of it"
@@ -246,6 +264,7 @@ def _echo_reading(data: Path | None, truth: GroundTruth) -> None:
 def project_files(wishes: Wishes, truth: GroundTruth | None) -> dict[str, str]:
     """Return path → text of everything that `init` writes; `truth` None takes the samples."""
     recipe = _texts(wishes.recipe)
+    shown = truth or ground_truth(read_table(_recipe_folder(wishes.recipe) / DATA))
     files = {DATA: recipe[DATA]} if truth is None else {DATA: truth.lines.decode()}
     sources = {name: text for name, text in recipe.items() if name.endswith(".py")}
     if wishes.construct == "python" and (truth is None or len(sources) > 1):
@@ -253,8 +272,8 @@ def project_files(wishes: Wishes, truth: GroundTruth | None) -> dict[str, str]:
         files |= sources
     elif wishes.construct in _ENDING:
         name = f"solution.{_ENDING[wishes.construct]}"
-        files[name] = _stub(name, truth or _sampled(recipe[DATA]))
-    files[DRAFT] = _draft(recipe[DRAFT], wishes, truth, truth or _sampled(recipe[DATA]))
+        files[name] = _stub(name, shown)
+    files[DRAFT] = _draft(recipe[DRAFT], wishes, truth, shown)
     own = _texts(_OWN)
     code = [name for name in files if name.endswith((".py", ".mjs"))]
     files["README.md"] = _filled(
@@ -271,26 +290,16 @@ def project_files(wishes: Wishes, truth: GroundTruth | None) -> dict[str, str]:
     return files
 
 
+def _recipe_folder(name: str) -> Path:
+    return resource_root() / "fixtures" / "recipes" / name
+
+
 def _texts(folder: str) -> dict[str, str]:
-    found = resource_root() / "fixtures" / "recipes" / folder
     return {
         path.name: path.read_text(encoding="utf-8")
-        for path in sorted(found.iterdir())
+        for path in sorted(_recipe_folder(folder).iterdir())
         if path.is_file()
     }
-
-
-def _sampled(lines: str) -> GroundTruth:
-    """Return the sample rows of a recipe as ground truth."""
-    rows: list[JsonObject] = [json.loads(line) for line in lines.splitlines()]
-    table = Table(
-        source=Path(DATA),
-        columns=tuple(rows[0]["expected_output"]),  # type: ignore[arg-type]
-        rows=tuple(rows),
-        answers=tuple(rows[0]["expected_output"]),  # type: ignore[arg-type]
-        episodes=tuple(rows),
-    )
-    return ground_truth(table)
 
 
 def _stub(name: str, truth: GroundTruth) -> str:
@@ -311,7 +320,7 @@ def _draft(text: str, wishes: Wishes, truth: GroundTruth | None, shown: GroundTr
     """
     construct = _construct_lines(wishes, shown)
     if construct is not None:
-        text = re.sub(r"(?m)^construct: .*$|^chain:\n(?:  - .*\n?)+", "construct: @", text)
+        text = re.sub(r"(?m)^construct: .*$|^chain:(?:\n  - .*)+", "construct: @", text)
     text = _with_data(text, wishes, truth)
     named = f"{text.rstrip()}\nid: {theatre_id_of(wishes.project)}\n"
     return named if construct is None else named.replace("construct: @", construct)
@@ -329,12 +338,11 @@ def _with_data(text: str, wishes: Wishes, truth: GroundTruth | None) -> str:
     # Comments and name are about the recipe's rows.
     others = ("  ", "answer:", "name:", "#")
     lines = [line for line in text.splitlines() if not line.startswith(others)]
+    kept = [line for line in lines if not line.startswith(("measure:", "measures:"))]
     if len(truth.answers) == 1:
-        kept = [line for line in lines if not line.startswith(("measure:", "measures:"))]
         measure = next((line for line in lines if line.startswith("measure: ")), "")
-        own = [f"answer: {truth.answers[0]}", measure or "measure: exact_match"]
+        own = [f"answer: {_word(truth.answers[0])}", measure or "measure: exact_match"]
     else:
-        kept = [line for line in lines if not line.startswith(("measure:", "measures:"))]
         own = ["measure: field_match"]
     return "\n".join([*kept, *own, name, ""])
 
@@ -382,6 +390,12 @@ def _entry(adapter: str, place: object, settings: Mapping[str, object]) -> str:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def _word(name: str) -> str:
+    """Return a name as YAML reads it back: 1.0, null and `a: b` are other things without marks."""
+    is_plain = re.fullmatch(r"[^\W\d]\w*", name) and name not in {"null", "true", "false"}
+    return name if is_plain else _json(name)
 
 
 def _instruction(truth: GroundTruth) -> str:

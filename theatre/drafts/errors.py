@@ -35,12 +35,6 @@ class OutdatedPinError(TheatreError):
     code = "pin-outdated"
 
 
-class TableError(TheatreError):
-    """Data that people have cannot be made into ground truth."""
-
-    code = "data-unreadable"
-
-
 class FolderTakenError(TheatreError):
     """A file that would be written is there already; nothing was written."""
 

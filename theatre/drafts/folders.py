@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from theatre.drafts.errors import TableError
 from theatre.engine.canonical_json import JsonObject
+from theatre.files.tables import TableError
 
 _ANSWER = ".answer"
 

@@ -6,8 +6,6 @@ are added, taken out or sorted.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections import Counter
@@ -17,7 +15,6 @@ from pathlib import Path
 from typing import cast
 
 from theatre.drafts.compilation import nearest
-from theatre.drafts.errors import TableError
 from theatre.drafts.folders import read_folder
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -26,7 +23,8 @@ from theatre.engine.canonical_json import (
     canonical_sha256,
     parse_object,
 )
-from theatre.engine.errors import NotFoundError, ParseError
+from theatre.engine.errors import NotFoundError
+from theatre.files.tables import TableError, csv_rows, json_rows
 
 ID_COLUMNS = ("episode_id", "id")
 ANSWER_COLUMNS = ("answer", "label", "expected", "target", "output")
@@ -60,66 +58,40 @@ def read_table(path: Path) -> Table:
         columns = ("id", "text", answer)
         table = Table(source=path, columns=columns, rows=tuple(files), answers=(answer,))
     else:
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except FileNotFoundError as error:
+        if not path.exists():
             raise NotFoundError(
                 f"expected data at {path}, got no such file: name a CSV file, a JSONL file or a "
                 "folder with --data, or leave it out for 20 sample rows"
-            ) from error
-        except UnicodeDecodeError as error:
-            raise TableError(
-                f"expected UTF-8 in {path}, got other bytes: save it as CSV in UTF-8"
-            ) from error
+            )
         is_csv = path.suffix.lower() in {".csv", ".tsv"}
-        table = _read_csv(path, text) if is_csv else _read_lines(path, text)
+        table = _read_csv(path) if is_csv else _read_lines(path)
     if not table.rows:
         raise TableError(f"expected rows in {path}, got none: put in one row for each question")
     return table
 
 
-def _read_csv(path: Path, text: str) -> Table:
-    # strict: else a quotation mark that is never closed swallows all rows that follow.
-    reader = csv.reader(io.StringIO(text), delimiter=_delimiter(path, text), strict=True)
-    try:
-        # Tables of offices end in rows of nothing but separators.
-        lines = [(reader.line_num, line) for line in reader if any(map(str.strip, line))]
-    except csv.Error as error:
+def _read_csv(path: Path) -> Table:
+    rows = [row for _, row in csv_rows(path)]
+    columns = tuple(rows[0]) if rows else ()
+    if "" in columns:
         raise TableError(
-            f"expected CSV in {path}, got {error} in line {reader.line_num}: write a quotation "
-            'mark in a text as "" and the text between quotation marks, or use JSON Lines'
-        ) from error
-    columns = [name.strip() for name in lines[0][1]] if lines else []
-    if "" in columns or len({*columns}) != len(columns):
-        raise TableError(
-            f"expected a first line of {path} with a different name for each column, got "
-            f"{', '.join(map(repr, columns))}"
+            f"expected a name for each column in the first line of {path}, got "
+            f"{', '.join(map(repr, columns))}: name it, or take the column out"
         )
-    odd = [str(number) for number, line in lines if len(line) != len(columns)]
-    if odd:
-        raise TableError(
-            f"expected {len(columns)} values in each row of {path}, got another number in line "
-            f"{', '.join(odd[:_SHOWN_ROWS])}: put texts with commas into quotation marks"
-        )
-    rows = tuple(_with_numbers(columns, [line for _, line in lines[1:]]))
-    return Table(source=path, columns=tuple(columns), rows=rows)
+    return Table(source=path, columns=columns, rows=tuple(_with_numbers(columns, rows)))
 
 
-def _delimiter(path: Path, text: str) -> str:
-    header = text.partition("\n")[0]
-    return "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
-
-
-def _with_numbers(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterable[JsonObject]:
+def _with_numbers(columns: Sequence[str], rows: Sequence[JsonObject]) -> Iterable[JsonObject]:
     """Yield rows; the values of a column are numbers where that loses nothing of any of them."""
-    numeric = [
-        name.lower() not in ID_COLUMNS and _are_numbers([line[at].strip() for line in lines])
-        for at, name in enumerate(columns)
-    ]
-    for line in lines:
+    numeric = {
+        name
+        for name in columns
+        if name.lower() not in ID_COLUMNS and _are_numbers([str(row[name]).strip() for row in rows])
+    }
+    for row in rows:
         yield {
-            name: json.loads(line[at].strip()) if numeric[at] else line[at]
-            for at, name in enumerate(columns)
+            name: json.loads(str(text).strip()) if name in numeric else text
+            for name, text in row.items()
         }
 
 
@@ -133,18 +105,8 @@ def _are_numbers(texts: Sequence[str]) -> bool:
     return len({*map(len, decimals)}) == 1 or not any(one.endswith("0") for one in decimals)
 
 
-def _read_lines(path: Path, text: str) -> Table:
-    rows = []
-    # Not splitlines(): JSON has U+2028 and others as they are within a text.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            rows.append(parse_object(line.encode()))
-        except ParseError as error:
-            raise TableError(
-                f"{path}, line {number}: {error}: write one JSON object in each line"
-            ) from error
+def _read_lines(path: Path) -> Table:
+    rows = [row for _, row in json_rows(path)]
     if not rows or not all("input_data" in row for row in rows):
         columns = dict.fromkeys(name for row in rows for name in row)
         return Table(source=path, columns=tuple(columns), rows=tuple(rows))
@@ -188,6 +150,11 @@ def ground_truth(
     """
     chosen = tuple(answers) or _usual_answers(table)
     _refuse_unknown(table, [*chosen, *inputs])
+    if len(chosen) == 1 and re.search("[.:]", chosen[0]):
+        raise TableError(
+            f"expected an answer's column without `.` and `:`, which part the steps of a path, got "
+            f"{chosen[0]!r}: give that column of {table.source} another name"
+        )
     if table.episodes is not None:
         episodes = table.episodes
     else:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
-from theatre.engine.errors import ParseError
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.files.tables import csv_rows, json_rows
 from theatre.harness.samples import (
     HarnessLog,
     HarnessLogError,
@@ -65,7 +64,7 @@ def read_rows(path: Path, columns: Columns, *, is_csv: bool, construct: str) -> 
     )
 
     def samples() -> Iterator[HarnessSample]:
-        rows = _csv_rows(path) if is_csv else _json_rows(path)
+        rows = csv_rows(path) if is_csv else json_rows(path)
         return (_sample(row, number, columns, path) for number, row in rows)
 
     return HarnessLog(
@@ -75,42 +74,6 @@ def read_rows(path: Path, columns: Columns, *, is_csv: bool, construct: str) -> 
         measures=measures,
         samples=samples,
     )
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
-    """Yield line number and row; every value is a text. Columns are parted by `,` or `;`."""
-    with path.open(encoding="utf-8-sig", newline="") as handle:
-        try:
-            header = handle.readline()
-            handle.seek(0)
-            delimiter = ";" if header.count(";") > header.count(",") else ","
-            reader = csv.DictReader(handle, delimiter=delimiter, strict=True)
-            columns = reader.fieldnames or []
-            if len({*columns}) < len(columns):
-                raise HarnessLogError(
-                    f"expected a different name for each column of {path}, got {', '.join(columns)}"
-                )
-            for row in reader:
-                if None in row or None in row.values():
-                    raise HarnessLogError(
-                        f"expected as many values as columns in line {reader.line_num} of {path}"
-                    )
-                yield reader.line_num, dict(row)
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise HarnessLogError(f"expected CSV in UTF-8 in {path}, got {error}") from error
-
-
-def _json_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
-    with path.open("rb") as handle:
-        for number, line in enumerate(handle, start=1):
-            if not line.strip():
-                continue
-            try:
-                yield number, parse_object(line)
-            except ParseError as error:
-                raise HarnessLogError(
-                    f"expected a JSON object in line {number} of {path}, got {error}"
-                ) from error
 
 
 def _sample(row: JsonObject, number: int, columns: Columns, path: Path) -> HarnessSample:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.errors import TheatreError
+from theatre.engine.errors import DatasetError
 from theatre.engine.models import Scorer, ScoringCase
 
 _LONGEST_CRITERION = 64 - len("_reported")
@@ -17,7 +17,7 @@ SCORES = "scores"
 """The member of an answer with what the harness said of it: measure → number or null."""
 
 
-class HarnessLogError(TheatreError):
+class HarnessLogError(DatasetError):
     """A file is no log of the kind that was named, or says two things at once."""
 
     code = "harness-log"

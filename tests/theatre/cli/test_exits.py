@@ -9,6 +9,8 @@ from theatre.api.errors import InterruptedRunError
 from theatre.cli import exits
 from theatre.cli.exits import ExitCode, exit_code_of
 from theatre.engine import errors
+from theatre.files import tables
+from theatre.harness import samples
 from theatre.oracles import errors as oracle_errors
 from theatre.verification import errors as verification_errors
 
@@ -56,6 +58,7 @@ TABLE = {
         "DatasetError",
         "DatasetMismatchError",
         "HarnessChangedError",
+        "HarnessLogError",
         "ExecutionPathUnavailableError",
         "ExpertiseError",
         "HumanScoreRefusedError",
@@ -94,7 +97,7 @@ TABLE = {
 }
 KINDS = {
     kind.__name__: kind
-    for module in (errors, oracle_errors, judging, verification_errors, exits)
+    for module in (errors, oracle_errors, judging, verification_errors, tables, samples, exits)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, errors.TheatreError)
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -15,7 +16,7 @@ from click.testing import CliRunner, Result
 from theatre.api.draft_files import pin_file
 from theatre.api.template_files import read_written
 from theatre.api.workspace import Workspace
-from theatre.cli.init_command import init
+from theatre.cli.init_command import init, recipes
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import resource_root
 from theatre.engine.templates import theatre_id_of
@@ -97,9 +98,11 @@ def test_each_kind_of_construct_can_be_committed_at_once(folder: Path, kind: str
     assert len((project / "echelon.yaml").read_text(encoding="utf-8").splitlines()) <= 15
 
 
+PROGRAM_TYPED = ("command", "sh answer.sh")
 ANSWERS = {
     "own:answer": ("classification", "mine.csv", "parity", "own:answer"),
-    "command": ("classification", "mine.csv", "parity", "command", "sh answer.sh"),
+    "command": ("classification", "mine.csv", "parity", *PROGRAM_TYPED),
+    "mistakes": ("so", "", "no.csv", " 'mine.csv'", "par", "parity", "comand", *PROGRAM_TYPED),
     "http": ("classification", "mine.csv", "parity", "http", "http://127.0.0.1:9/", "1234567"),
     "openai": ("classification", "mine.csv", "parity", "openai", URL, "small-1"),
 }
@@ -110,7 +113,8 @@ def test_on_a_terminal_it_asks_for_what_is_not_said(folder: Path, kind: str) -> 
     asked = start(typed="\n".join([*ANSWERS[kind], ""]))
     assert asked.exit_code == 0, asked.output
     written = (folder / "Word parity 2" / "echelon.yaml").read_bytes()
-    options, _ = KINDS["a function" if ":" in kind else kind]
+    names = {"own:answer": "a function", "mistakes": "command"}
+    options, _ = KINDS[names.get(kind, kind)]
     by_flags = start("--yes", "--force", "--data", "mine.csv", "--answer", "parity", *options)
     assert by_flags.exit_code == 0, by_flags.output
     assert (folder / "Word parity 2" / "echelon.yaml").read_bytes() == written
@@ -131,6 +135,33 @@ def test_a_folder_of_files_is_asked_file_by_file(folder: Path) -> None:
         "input_data": {"text": "even words"},
         "expected_output": {"label": "even"},
     }
+
+
+COLUMNS = ("no", "null", "1", "#n", "two\nlines", "@ANSWER@", '"q"', "x/y", "parity of words", "プ")
+
+
+def test_any_name_of_a_column_is_that_name_in_the_draft(folder: Path) -> None:
+    for name in COLUMNS:
+        with (folder / "mine.csv").open("w", encoding="utf-8") as table:
+            csv.writer(table).writerows([("text", name), ("a", "x"), ("b", "y")])
+        said = ("--yes", "--force", "--data", "mine.csv", "--answer", name)
+        assert start(*said).exit_code == 0, name
+        read = pinned(folder / "Word parity 2")["scoring"]["criteria_scorers"]
+        assert [one["params"]["field"] for one in read.values()] == [name]
+
+
+@pytest.mark.parametrize("name", ["Label v1.2", "gold:x"])
+def test_a_column_that_a_path_would_part_is_refused(folder: Path, name: str) -> None:
+    (folder / "mine.csv").write_text(f"text,{name}\na,x\n", encoding="utf-8")
+    refused = start("--yes", "--data", "mine.csv", "--answer", name)
+    assert f"got {name!r}: give that column" in str(refused.exception)
+
+
+def test_each_recipe_can_be_of_another_construct(folder: Path) -> None:
+    for recipe in recipes():
+        started = start("--yes", "--force", "--recipe", recipe, "--construct", "node")
+        assert started.exit_code == 0, recipe
+        assert construct_of(pinned(folder / "Word parity 2"))[1] == '["node", "solution.mjs"]'
 
 
 NAMES = ("p", "p1", "p2", "P", "p-1", "p_1", "1", "été", "ete", "プ", "a b", "a_b", "", "\udcff")
@@ -168,6 +199,7 @@ def test_what_a_kind_needs_is_named() -> None:
         (HTTP[:4], "expected --version with --construct http, got none: the version that its answ"),
         ((*HTTP[:5], "v1.2"), "expected --version as 7 to 64 hex digits in lower case, got 'v1.2'"),
         ((*HTTP[:5], "ABCDEF0"), "got 'ABCDEF0'"),
+        (("--construct", "command", "--command", "sh 'a"), "as a shell reads it, got"),
     ):
         refused = start("--yes", *said)
         assert refused.exit_code == 2

@@ -236,7 +236,7 @@ def test_ground_truth_alone_has_no_answers(tmp_path: Path) -> None:
         ("promptfoo", '{"results": {"version": 4, "prompts": []}}', "results of version 3"),
         ("promptfoo", "[]", "expected the results of promptfoo"),
         ("jsonl", '{"id": 1}\n[]\n', "expected a JSON object in line 2"),
-        ("csv", "id,label\n1\n", "as many values as columns in line 2"),
+        ("csv", "id,label\n1\n", "expected 2 values in each row"),
         ("csv", "other\n1\n", "expected the columns id in line 2"),
         ("csv", "id\n1\n1\n", "expected each sample once, got '1' again"),
         ("csv", "id\n", "expected a log with samples, got none"),
