@@ -64,10 +64,6 @@ def _import_name(module: ModuleType) -> str:
     return Path(module.__file__ or "").stem if module.__spec__ is None else module.__spec__.name
 
 
-def _outermost(module: ModuleType) -> ModuleType:
-    return sys.modules.get(_import_name(module).partition(".")[0], module)
-
-
 def _files_of(module: ModuleType) -> tuple[Path, list[Path]]:
     if hasattr(module, "__path__"):
         package = Path(next(iter(module.__path__)))
