@@ -233,11 +233,11 @@ def test_decisions_are_dated_and_indexed_under_their_titles() -> None:
         assert re.match(r"Date: \d{4}-\d\d-\d\d\. Status: ", status), adr.name
         assert (title[:7], empty) == (f"# {adr.name[:4]} ", "")
         titles[adr.name] = title.removeprefix("# ")
-    listed = re.findall(
-        r"^- \[(.+?)\]\((0[^)]+)\)$", text_of(DOCS / "adr" / "README.md"), re.MULTILINE
-    )
+    index = text_of(DOCS / "adr" / "README.md")
+    listed = re.findall(r"^- \[(.+?)\]\((0[^)]+)\)$", index, re.MULTILINE)
     assert {target: title for title, target in listed} == titles
-    assert len(listed) == len(titles)
+    assert len(listed) == len({name[:4] for name in titles}) == len(titles)
+    assert f"(the highest is {max(titles)[:4]})" in index
 
 
 def test_requirements_are_numbered_and_name_files_that_there_are() -> None:
