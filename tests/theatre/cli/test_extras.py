@@ -142,7 +142,7 @@ def test_a_command_that_asks_a_judge_says_which_extra_has_it(tmp_path: Path) -> 
     command = ("debate", "evaluate", debate, "--evaluator", "judge")
     ended = subprocess.run(
         [sys.executable, "-c", WITHOUT_A_JUDGE, *command],
-        env=environment(tmp_path),
+        env=environment(tmp_path) | {"ANTHROPIC_API_KEY": "no provider is asked"},
         capture_output=True,
         check=False,
         encoding="utf-8",
