@@ -38,14 +38,14 @@ LABELS: dict[str, tuple[bytes, list[Any]]] = {
     "carriage returns alone": (b"text,label\ra,x\rb,y\r", ["x", "y"]),
     "a separator that is said": (b"sep=|\r\na, or;|label\r\nc|x\r\n", ["x"]),
     "separators in a name": (b'"a; or; b",label\na,x\n', ["x"]),
-    "tabs": (b"text\tlabel\na, b\tx\nc\ty\n", ["x", "y"]),
+    "tabs.tsv": (b"text, if any\tlabel\na, b\tx\nc\ty\n", ["x", "y"]),
 }
 
 
 @pytest.mark.parametrize("written", LABELS)
 def test_a_label_stays_what_was_written(tmp_path: Path, written: str) -> None:
     data, labels = LABELS[written]
-    path = tmp_path / "mine.csv"
+    path = tmp_path / (written if written.endswith(".tsv") else "mine.csv")
     path.write_bytes(data)
     assert [row["label"] for row in read_table(path).rows] == labels
 

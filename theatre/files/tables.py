@@ -26,13 +26,14 @@ class TableError(DatasetError):
 def csv_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
     """Yield line number and row; every value is a text. One row is in memory at a time.
 
-    Columns are parted by `,`, `;` or a tab, lines end in any way. Rows of nothing but separators,
-    in which tables of offices end, are none. TableError for what cannot be read as it was meant.
+    Columns are parted by `,`, `;` or a tab, in a `.tsv` by tabs; lines end in any way. Rows of
+    nothing but separators, in which tables of offices end, are none. TableError for what cannot
+    be read as it was meant.
     """
     with path.open(encoding="utf-8-sig", newline="") as handle:
         number, odd = 0, []
         try:
-            skipped, first, delimiter = _beginning(handle)
+            skipped, first, delimiter = _beginning(handle, path)
             # strict: else a quotation mark that is never closed swallows all rows that follow.
             lines = csv.reader(chain([first], handle), delimiter=delimiter, strict=True)
             columns: list[str] = []
@@ -59,11 +60,13 @@ def csv_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
         )
 
 
-def _beginning(handle: TextIO) -> tuple[int, str, str]:
+def _beginning(handle: TextIO, path: Path) -> tuple[int, str, str]:
     """Return how many lines are no row, the line with the names, and what parts columns."""
     first = handle.readline()
     if said := _SEPARATOR.fullmatch(first):
         return 1, handle.readline(), said[1]
+    if path.suffix.lower() == ".tsv":
+        return 0, first, "\t"
     # A separator within quotation marks parts nothing.
     return 0, first, max(",;\t", key=re.sub('"[^"]*"', "", first).count)
 
