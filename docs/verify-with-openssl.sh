@@ -9,6 +9,9 @@ field payload | base64 -d > "$work/statement"; field sig | base64 -d > "$work/si
 printf 'DSSEv1 28 application/vnd.in-toto+json %d ' "$(wc -c < "$work/statement")" | cat - "$work/statement" > "$work/pae"
 no() { echo "not valid: $1" >&2; exit 1; }
 openssl dgst -sha256 -verify "$work/key.pem" -signature "$work/signature" "$work/pae" > "$work/said" || no "the signature"
-grep -qF "\"predicate\":{\"certificate\":$(cat "$1/certificate.json"),\"commitment_log\":" "$work/statement" || no "another certificate was signed"
-grep -qF "\"subject\":[{\"digest\":{\"sha256\":\"$(sha256sum < "$1/SHA256SUMS" | cut -c -64)\"}," "$work/statement" || no "other files were signed"
+case $(cat "$work/statement") in
+'{"_type":"https://in-toto.io/Statement/v1","predicate":{"certificate":'"$(cat "$1/certificate.json")"',"commitment_log":'*\
+'},"predicateType":"urn:echelon:attestation:calibration-certificate:v1","subject":[{"digest":{"sha256":"'"$(sha256sum < "$1/SHA256SUMS" | cut -c -64)"'"},"name":"SHA256SUMS"}]}') ;;
+*) no "another certificate, or other files, were signed" ;;
+esac
 (cd "$1" && sha256sum --check --quiet SHA256SUMS) && cat "$work/said"

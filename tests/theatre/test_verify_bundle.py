@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -149,7 +150,7 @@ def test_who_has_the_file_written_has_a_bundle_checked_all_the_same(small: Path)
 def ran(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the file alone: no packages of this environment, no variables, no path."""
     command = [sys.executable, "-I", "-S", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.mark.untraced
@@ -213,6 +214,15 @@ def test_a_folder_that_is_no_bundle_has_an_exit_code_of_its_own(
     done = ran(program, tmp_path)
     expected = "expected the folder of an evidence bundle, with a certificate.json\n"
     assert (done.returncode, done.stdout, done.stderr) == (5, "", expected)
+
+
+@pytest.mark.untraced
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(program: Path, small: Path) -> None:
+    trail = small / "audit_trail.jsonl"
+    trail.unlink()
+    os.mkfifo(trail)
+    done = ran(program, small)
+    assert (done.returncode, "audit_trail.jsonl: no file" in done.stdout) == (10, True)
 
 
 @pytest.mark.untraced

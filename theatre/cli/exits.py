@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -202,11 +203,11 @@ def run_guarded(command: click.Command, arguments: Sequence[str]) -> ExitCode:
         return _report(error if path is None else PathNotUtf8Error(path), arguments)
     except (errors.TheatreError, OSError, *_OF_CLICK, KeyboardInterrupt) as error:
         return _report(error, arguments)
-    except ModuleNotFoundError as error:
-        missing = _explained(error)
-        if missing is None:
+    except (ModuleNotFoundError, RuntimeError) as error:
+        cause = _explained(error)
+        if cause is None:
             raise
-        return _report(missing, arguments)
+        return _report(cause, arguments)
     return ExitCode.OK
 
 
@@ -292,8 +293,14 @@ def require_extras(*extras: str) -> None:
         raise errors.MissingExtraError(*missing)
 
 
-def _explained(error: ModuleNotFoundError) -> errors.TheatreError | None:
-    """Return what a user can do about a module that is not there; None for any other module."""
+def _explained(
+    error: ModuleNotFoundError | RuntimeError,
+) -> errors.TheatreError | OSError | None:
+    """Return what a user can do about a missing module, or a loop of links; None for all else."""
+    if isinstance(error, RuntimeError):
+        # So says `Path.resolve` up to Python 3.12, of what it caught.
+        cause = error.__context__
+        return cause if isinstance(cause, OSError) and cause.errno == errno.ELOOP else None
     name = (error.name or "").partition(".")[0]
     if name in POSIX_ONLY:
         return WrongSystemError(name)

@@ -99,6 +99,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     small = forked("theatre", "run", doubler(folder), "--json", home=home)
     assert small.code == 0, small.stderr
     (folder / "empty").mkdir()
+    (folder / "loop").symlink_to("loop")
     (folder / "not.json").write_text("{nonsense", encoding="utf-8")
     (folder / "twice.json").write_text('{"a": 1, "a": 2}', encoding="utf-8")
     (folder / "bad.yaml").write_text("domains: [", encoding="utf-8")
@@ -294,6 +295,7 @@ FAILURES: Mapping[str, tuple[tuple[str, ...], int, str]] = {
     "show: path instead of id": (("theatre", "show", "../theatres"), 3, "not-found"),
     "check: no such certificate": (("check", "BUNDLE", "--certificate", "none"), 3, "not-found"),
     "check: certificate is a folder": (("check", "BUNDLE", "--certificate", "."), 3, "not-found"),
+    "attest: a loop of links": (("attest", "BUNDLE", "--trust", "loop", "--out", "x"), 1, "system"),
     "gate: no file": (("gate", "none.yaml"), 3, "not-found"),
     "gate: folder": (("gate", "empty"), 3, "not-found"),
     "validate: no JSON": (("theatre", "validate", "not.json"), 5, "not-strict-json"),

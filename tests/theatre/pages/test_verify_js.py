@@ -312,6 +312,22 @@ def test_a_file_that_is_changed_is_named(small: Path, count: int) -> None:
         assert any(path in whys(answer) for path in change), (mutant.name, whys(answer))
 
 
+def test_only_a_template_that_withholds_leaves_lines_open(small: Path) -> None:
+    """Else a file more would hide forged scores: the adversary `nothing-withheld`."""
+    template = json.loads((small / "template.json").read_bytes())
+    template["product_theatre_config"]["withheld"] = {"share": 0.5}
+    scores = b"".join(
+        (small / "scores/per_episode.jsonl").read_bytes().splitlines(keepends=True)[1:]
+    )
+    forged = {"episodes.jsonl": b"", "scores/per_episode.jsonl": scores}
+    withholding = {"episodes.jsonl": b"", "template.json": canonical_line(template)}
+    proven = edited(load(small), "certificate.json", verification_tier="PROVEN")
+    every = (forged, withholding, withholding | proven)
+    reds = [set(failed(one)) for one in ask([of_bundle(small, changed) for changed in every])]
+    assert {"inventory", "scores", "results-hash"} <= reds[0]
+    assert [red & {"inventory", "scores", "tier"} for red in reds[1:]] == [set(), {"tier"}]
+
+
 def test_sums_in_another_order_are_red(small: Path) -> None:
     lines = load(small)["SHA256SUMS"].splitlines(keepends=True)
     (answer,) = ask([of_bundle(small, {"SHA256SUMS": b"".join(reversed(lines))})])

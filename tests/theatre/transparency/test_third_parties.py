@@ -188,6 +188,30 @@ def test_who_checks_the_signature_refuses_what_was_changed(
 
 
 @pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # Lines of one pattern were alternatives to grep, and an empty one fits everything.
+        (b'{"', b'{\n\n"composite_score":1,"'),
+        # Of a member that is there twice JSON.parse and json.loads take the last.
+        (b'{"', b'{"verification_tier":"PROVEN","'),
+    ],
+)
+def test_who_checks_the_signature_compares_the_bytes_of_the_certificate(
+    old: bytes, new: bytes, bundle: Path
+) -> None:
+    path = bundle / "certificate.json"
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+    said = [check(bundle) for check in (node, openssl, securesystemslib)]
+    assert ([code for code, _ in said], "OK" in said[1][1]) == ([1, 1, 1], False)
+
+
+def test_the_script_for_node_holds_the_files_to_their_sums(bundle: Path) -> None:
+    flip(bundle / "audit_trail.jsonl", '"event_type":"', 0)
+    code, said = node(bundle)
+    assert (code, "other bytes of audit_trail.jsonl" in said) == (1, True), said
+
+
+@pytest.mark.parametrize(
     ("name", "behind", "places", "words"),
     [
         (COMMITMENT_PROOF, "index ", 0, "TLOG_INCLUSION_PROOF_ERROR"),
@@ -243,7 +267,14 @@ def test_a_certificate_that_names_no_commitment_is_refused_by_the_order(
     assert (code, "certificate-logged" in said, "order " in said) == (1, True, False), said
 
 
-def test_a_run_that_drew_without_the_logs_nonce_is_refused(bundle: Path) -> None:
-    flip(bundle / "audit_trail.jsonl", '"run_nonce":"', 0)
+def test_a_run_that_drew_without_the_logs_nonce_is_refused(bundle: Path, issued: Issued) -> None:
+    """The commitment is in the log, but another checkpoint than the first one proves it."""
+    home, path = issued.home, bundle / "proofs" / COMMITMENT_PROOF
+    trust = home.read()
+    assert trust is not None
+    _, later = asyncio.run(logged(home, trust, [b"a later entry"]))
+    index = LogProof.parse(path.read_bytes()).index
+    path.write_bytes(bytes(asyncio.run(prove_inclusion(home.log, index, later))))
     code, said = node(bundle)
-    assert (code, "commitment-logged" in said) == (1, False), said
+    assert (code, "signature " in said, "commitment-logged" in said) == (1, True, False), said
+    assert "AssertionError" in said

@@ -106,6 +106,9 @@ class Evidence:
         try:
             if (self.folder / path).stat().st_size > MAX_BYTES:
                 raise DefectError(f"{path}: more than {MAX_BYTES} bytes")
+            # What `paths` refuses is asked for all the same: a pipe, or a link to a device.
+            if not (self.folder / path).is_file():
+                raise DefectError(f"{path}: no file")
             return (self.folder / path).read_bytes()
         except (OSError, ValueError) as error:
             raise DefectError(f"{path}: cannot be read") from error

@@ -1222,8 +1222,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 5
     kept = None
     if options.certificate is not None:
-        outside = options.certificate.resolve()
-        if outside.is_relative_to(options.bundle.resolve()) or not outside.is_file():
+        outside = options.certificate
+        # In this order: `resolve` raises for a loop of links.
+        if not outside.is_file() or outside.resolve().is_relative_to(options.bundle.resolve()):
             parser.error("--certificate: expected a file outside the bundle")
         kept = outside.read_bytes()
     try:

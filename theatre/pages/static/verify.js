@@ -113,8 +113,11 @@ export async function verify(files, { trust, trustFrom = "" } = {}) {
 async function outcomeOf(id, check, bundle) {
   try {
     if (typeof check === "string") throw new Unsettled(check);
-    if (bundle.isPublished && !OF_PUBLISHED.includes(id))
+    if (bundle.isPublished && !OF_PUBLISHED.includes(id)) {
+      const { verification_tier: tier } = bundle.certificate;
+      if (id === "tier") same("certificate.json/verification_tier", "UNVERIFIED", tier);
       throw new Unsettled("this template withholds episodes");
+    }
     return { status: "ok", why: (await check(bundle)) ?? "" };
   } catch (error) {
     const { message, expected = "", got = "" } = error;
@@ -1017,8 +1020,10 @@ class Bundle {
   get repeats() { return this.policy.repeats ?? 1; }
   get playsTurns() { return (this.config.episode_runner ?? "single_call") !== "single_call"; }
   get activated() { return this.only("activated"); }
-  /** Without all of its episodes: its template withholds some. */
-  get isPublished() { return this.files.has("episodes.jsonl"); }
+  /** Without all of its episodes: its template withholds some, else the file is one too many. */
+  get isPublished() {
+    return this.files.has("episodes.jsonl") && Object.hasOwn(this.config, "withheld");
+  }
   details(event) {
     return this.trail.filter((one) => one.event_type === event).map((one) => one.detail);
   }
