@@ -114,8 +114,7 @@ async function outcomeOf(id, check, bundle) {
   try {
     if (typeof check === "string") throw new Unsettled(check);
     if (bundle.isPublished && !OF_PUBLISHED.includes(id)) {
-      const { verification_tier: tier } = bundle.certificate;
-      if (id === "tier") same("certificate.json/verification_tier", "UNVERIFIED", tier);
+      if (id === "tier") same("tier", "UNVERIFIED", bundle.certificate.verification_tier);
       throw new Unsettled("this template withholds episodes");
     }
     return { status: "ok", why: (await check(bundle)) ?? "" };
@@ -1021,9 +1020,7 @@ class Bundle {
   get playsTurns() { return (this.config.episode_runner ?? "single_call") !== "single_call"; }
   get activated() { return this.only("activated"); }
   /** Without all of its episodes: its template withholds some, else the file is one too many. */
-  get isPublished() {
-    return this.files.has("episodes.jsonl") && Object.hasOwn(this.config, "withheld");
-  }
+  get isPublished() { return this.files.has("episodes.jsonl") && "withheld" in this.config; }
   details(event) {
     return this.trail.filter((one) => one.event_type === event).map((one) => one.detail);
   }
@@ -1360,6 +1357,8 @@ export async function readFolder(folder, above = "", files = new Map()) {
 }
 
 async function main(words) {
+  // Names are a stranger's: none may steer a terminal.
+  const plain = (text) => text.replace(/[^\x20-\x7e]/gu, "?");
   let result;
   try {
     const { readFile } = await import("node:fs/promises");
@@ -1371,14 +1370,12 @@ async function main(words) {
     expect(files.has("certificate.json"), "expected an evidence bundle with a certificate.json");
     result = await verify(files, { trust: values.trust && await readFile(values.trust) });
   } catch (error) {
-    console.error(`${error.message}\nusage: node verify.js BUNDLE [--trust trust.json]`);
+    console.error(`${plain(error.message)}\nusage: node verify.js BUNDLE [--trust trust.json]`);
     return 2;
   }
-  // Names are a stranger's: none may steer a terminal.
-  const print = (text) => console.log(text.replace(/[^\x20-\x7e]/gu, "?"));
   for (const { status, id, why } of result.lines)
-    print(`${status.padEnd(12)} ${id}${why ? `: ${why}` : ""}`);
-  print(result.verdict.replace("in your browser", "here"));
+    console.log(plain(`${status.padEnd(12)} ${id}${why ? `: ${why}` : ""}`));
+  console.log(plain(result.verdict.replace("in your browser", "here")));
   return result.ok ? 0 : 1;
 }
 
