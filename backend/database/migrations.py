@@ -83,12 +83,12 @@ def _folder() -> Path:
 def open_database(settings: Settings) -> Iterator[str]:
     """Yield the address of a database at the newest revision, for `application_engine`. Blocks.
 
-    The embedded one runs until the end of the `with` statement, and is migrated; the operator's is
-    migrated where ECHELON_MIGRATION_URL is given. Raises EmbeddedServerError, and MigrationError
-    for an operator's database at another revision.
+    The embedded one is migrated, and runs until the end of the `with` statement, even if it dies;
+    the operator's is migrated where ECHELON_MIGRATION_URL is given. Raises EmbeddedServerError, and
+    MigrationError for an operator's database at another revision.
     """
     if settings.database_url is None:
-        with EmbeddedServer(settings.home) as server:
+        with EmbeddedServer(settings.home) as server, server.revived():
             upgrade(server.address(OWNER))
             yield server.address()
         return

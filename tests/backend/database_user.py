@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -13,16 +14,21 @@ import psycopg
 from backend.database.embedded import EmbeddedServer
 from backend.database.sessions import OWNER
 from backend.errors import EmbeddedServerError
+from tests.theatre.echelon_process import until
+
+
+def connected(server: EmbeddedServer) -> psycopg.Connection | None:
+    try:
+        return psycopg.connect(server.address(OWNER))
+    except psycopg.OperationalError:
+        return None
 
 
 def answer(server: EmbeddedServer, line: str) -> str:
-    if line == "start":
-        server.start()
-        return "ready"
     if line == "close":
         server.close()
         return "closed"
-    with psycopg.connect(server.address(OWNER)) as connection:
+    with until(partial(connected, server), "a server that answers") as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS remarks (remark text PRIMARY KEY)")
         if line == "all":
             rows = connection.execute("SELECT remark FROM remarks ORDER BY remark").fetchall()
@@ -41,8 +47,9 @@ def main() -> None:
         print(f"refused {error}".replace("\n", " "), flush=True)  # noqa: T201 - it speaks on stdout
         return
     print("ready", flush=True)  # noqa: T201 - it speaks on stdout
-    for line in sys.stdin:
-        print(answer(server, line.strip()), flush=True)  # noqa: T201 - it speaks on stdout
+    with server.revived():
+        for line in sys.stdin:
+            print(answer(server, line.strip()), flush=True)  # noqa: T201 - it speaks on stdout
     server.close()
 
 

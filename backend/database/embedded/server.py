@@ -7,8 +7,12 @@ of them has ended. Linux and macOS.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote, urlencode
@@ -32,6 +36,8 @@ PATIENCE_SECONDS = 300.0
 """How long a start may take: after a crash the log has to be replayed."""
 
 _POLL_SECONDS = 0.01
+_WATCH_SECONDS = 2.0
+_LOG = logging.getLogger(__name__)
 
 
 class EmbeddedServer:
@@ -72,6 +78,33 @@ class EmbeddedServer:
             except BaseException:
                 self._leave()
                 raise
+
+    @contextmanager
+    def revived(self) -> Iterator[None]:
+        """Start the server again within seconds of its death, until the end of the `with` block."""
+        ended, cluster = threading.Event(), self._cluster
+
+        def watch() -> None:
+            while not ended.wait(_WATCH_SECONDS):
+                # Where the data are gone, an empty database would take their place.
+                if cluster is None or cluster.system_identifier() is None:
+                    continue
+                try:
+                    with hold_lock(self._state / "start.lock"):
+                        is_alive = self._supervisor.is_alive()
+                    if not is_alive:
+                        _LOG.warning("the embedded database has ended, and is started again")
+                        self.start()
+                except (EmbeddedServerError, OSError, psycopg.Error) as error:
+                    _LOG.error("the embedded database does not start again: %s", error)
+
+        watching = threading.Thread(target=watch, daemon=True)
+        watching.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watching.join()
 
     def close(self) -> None:
         """Leave the server; the last one to leave waits until it has stopped."""
