@@ -453,6 +453,8 @@ ERRORS = [
     Case("ids-unique", {"/fork_definitions": twice("fork_definitions")},
          "/fork_definitions/1/fork_id"),
     Case("ids-unique", {"/hitl_steps": twice("hitl_steps")}, "/hitl_steps/1/step_id", RATED),
+    Case("ids-fit", {"/theatre_id": "a" * 253 + "_v1"}, "/theatre_id"),
+    Case("ids-fit", {f"{CONSTRUCTS}/{128 * 'ä'}": "abc1234"}, f"{CONSTRUCTS}/{128 * 'ä'}"),
     Case("step-id-reserved", {f"{STEPS}/1/step_id": "FAIL"}, f"{STEPS}/1/step_id"),
     *(Case("escalation-forward", {f"{STEPS}/{at}/escalation_path": target},
            f"{STEPS}/{at}/escalation_path")
@@ -708,6 +710,7 @@ WITHIN_THE_RULES: list[tuple[Edits, JsonObject]] = [
     ({STEPS: [invocation("prism")]}, CHAIN),
     ({f"{PRODUCT}/construct_under_test": "prism"}, CHAIN),
     ({f"{STEPS}/0/output_spec": {"type": "object", "required": ["left"]}}, REPLAY),
+    ({"/theatre_id": "a" * 252 + "_v1", f"{CONSTRUCTS}/{85 * 'あ'}": "abc1234"}, REPLAY),
     ({STEPS: [invocation("mirror"), invocation("lens")], f"{CONSTRUCTS}/lens": "abc1234"}, REPLAY),
     ({f"{COMPUTATION}/over": "episodes"}, COMPUTED),
     ({COMPUTATION: {"computation": "sums"}}, COMPUTED),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -14,6 +15,8 @@ from theatre.engine.templates import SIMULATION
 
 FAIL = "FAIL"
 """The escalation that ends the programme; no step may be called so."""
+
+MAX_ID_BYTES = 255
 
 _PROGRAMME = "resolution_programme"
 _INVOCATION, _COMPUTATION = "construct_invocation", "deterministic_computation"
@@ -120,6 +123,19 @@ def _ids_unique(subject: Subject) -> Iterator[Finding]:
             yield pointer, phrase(f"expected a new {key}, got ", Quoted(name), " again")
 
 
+def _ids_fit(subject: Subject) -> Iterator[Finding]:
+    # An entry of the log holds a template's and a construct's id within 1 KiB.
+    pins = json_pointer("version_pins", "constructs")
+    named = {pins + json_pointer(one): one for one in subject.template.version_pins.constructs}
+    for pointer, name in {**named, "/theatre_id": subject.template.theatre_id}.items():
+        written = json.dumps(name, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
+        if len(written) > MAX_ID_BYTES:
+            yield (
+                pointer,
+                f"expected an id of at most {MAX_ID_BYTES} bytes in JSON, got {len(written)}",
+            )
+
+
 def _step_id_reserved(subject: Subject) -> Iterator[Finding]:
     for index, step in enumerate(subject.template.resolution_programme):
         if step.step_id == FAIL:
@@ -193,6 +209,7 @@ RULES = (
     Rule("chain-ends-in-construct-under-test", _chain_ends_in_construct_under_test),
     Rule("constructs-called-once", _constructs_called_once),
     Rule("ids-unique", _ids_unique, since=SIMULATION),
+    Rule("ids-fit", _ids_fit, since=SIMULATION),
     Rule("step-id-reserved", _step_id_reserved),
     Rule("escalation-forward", _escalation_forward),
     Rule("output-spec-schema", _output_spec_schema),
