@@ -322,5 +322,10 @@ def test_names_with_slashes_line_ends_and_nul_are_found_and_keep_no_other_from_b
         for page in (f"/constructs/{name}", f"/badge/{name}.svg", "/", "/log"):
             assert client.get(page, Accept="text/html").status == 200, page
         assert client.get("/certificates").document["total"] == 1
+        # What follows a name in a path ends none: `%2F` is a slash of the name.
+        for end in ("routing", "record"):
+            page = client.get(f"/constructs/maker%2F{end}", Accept="text/html").body.decode()
+            assert f'<h1><bdi dir="auto">maker/{end}</bdi></h1>' in page
+        assert client.get("/constructs/maker/routing").document["construct_id"] == "maker"
         episode = client.get(f"{path}/episodes/Sums%2F1%0A").document
         assert episode["episode_id"] == "Sums/1\n"

@@ -18,6 +18,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Scope as HttpScope
 
 from backend.api.http.conditional import OPEN_TO_PAGES
@@ -162,6 +163,13 @@ class DeclaredRoute(APIRoute):
         self._lists = frozenset(
             field.alias for field in fields if get_origin(field.field_info.annotation) is list
         )
+
+    def matches(self, scope: HttpScope) -> tuple[Match, HttpScope]:
+        """Match a path; what follows a name is no part of it: `maker%2Frouting` is one name."""
+        end = self.path.partition(":name}")[2]
+        if not scope["raw_path"].endswith(end.encode()):
+            return Match.NONE, {}
+        return super().matches(scope)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what answers a request."""
