@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import click
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.database import migrations
@@ -26,13 +27,24 @@ T = TypeVar("T")
 
 
 def end_on_refusal(action: Callable[[], T]) -> T:
-    """Return what `action` returns; print an error of the service and end with exit code 5."""
+    """Return what `action` returns; print an error of the service and end with exit code 5.
+
+    One of the database that does not let it in ends with exit code 1.
+    """
     try:
         return action()
     except BackendError as error:
-        for line in f"error ({error.code}): {error}".split("\n"):
-            echo(line, err=True)
-        raise CommandEndedError(ExitCode.INVALID) from error
+        raise _ended(f"error ({error.code}): {error}", ExitCode.INVALID) from error
+    except OperationalError as error:
+        seen = str(error.orig).strip()
+        message = f"error (database): expected a database that lets the service in, got: {seen}"
+        raise _ended(message, ExitCode.FAILURE) from error
+
+
+def _ended(message: str, code: ExitCode) -> CommandEndedError:
+    for line in message.split("\n"):
+        echo(line, err=True)
+    return CommandEndedError(code)
 
 
 def run_in_database(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:

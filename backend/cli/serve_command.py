@@ -9,6 +9,8 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import click
@@ -39,14 +41,31 @@ _BACKLOG = 128
 """The kernel keeps that many more connections until they are accepted."""
 
 _CHUNK_BYTES = 4096
+Opening = AbstractAsyncContextManager[Mapping[str, object] | None]
 
 
 class AnnouncingServer(uvicorn.Server):
-    """Sets `stopping` before it waits for open requests: some of these only wait, too."""
+    """Sets `stopping` before it waits for open requests: some of these only wait, too.
 
-    def __init__(self, config: uvicorn.Config, *, stopping: asyncio.Event) -> None:
+    It opens and closes the application itself: what that raises ends `run`. uvicorn would log it.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, *, opening: Opening, stopping: asyncio.Event
+    ) -> None:
         super().__init__(config)
-        self._stopping = stopping
+        self._opening, self._stopping = opening, stopping
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the application, and take requests until a signal ends it."""
+        with self.capture_signals():
+            async with self._opening as self._opened:
+                await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Give every request what was opened."""
+        self.lifespan.state.update(self._opened or {})
+        await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more requests, let those at work end, end the application."""
@@ -67,12 +86,13 @@ def serve(host: str, port: int, *, until_stdin_ends: bool) -> None:
     settings = end_on_refusal(Settings.from_environment)
     log_as_json(settings.log_level)
     stopping = asyncio.Event()
+    app = create_app(settings, stopping=stopping)
     server = AnnouncingServer(
         uvicorn.Config(
-            create_app(settings, stopping=stopping),
+            app,
             host=host,
             port=port,
-            lifespan="on",
+            lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
@@ -84,6 +104,7 @@ def serve(host: str, port: int, *, until_stdin_ends: bool) -> None:
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_DRAIN_SECONDS,
         ),
+        opening=app.router.lifespan_context(app),
         stopping=stopping,
     )
     for ending in (signal.SIGINT, signal.SIGTERM):
@@ -91,8 +112,8 @@ def serve(host: str, port: int, *, until_stdin_ends: bool) -> None:
         signal.signal(ending, lambda *_: None)
     if until_stdin_ends:
         threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
-    with contextlib.suppress(SystemExit):  # A failed start; the log has the reason.
-        server.run()
+    with contextlib.suppress(SystemExit):  # Its address is taken; the log says so.
+        end_on_refusal(server.run)
     if not server.started:
         echo("error (service): expected the service to start, got what the log says", err=True)
         raise CommandEndedError(ExitCode.FAILURE)

@@ -216,6 +216,21 @@ def test_in_production_without_its_keys_the_service_does_not_start(
     keys = tmp_path / "keys.json"
     production = {**own, "ECHELON_MODE": "production", "ECHELON_JWT_KEYS": os.fspath(keys)}
     ended = forked("serve", "--port", "0", home=tmp_path / "home", more=production)
-    assert ended.code == 1
-    assert f"expected the keys that sign tokens in {keys}, got: No such file" in ended.stderr
+    expected = f"expected the keys that sign tokens in {keys}, got: No such file or directory"
+    assert (ended.code, ended.stderr) == (5, f"error (signing-keys): {expected}\n")
     assert not keys.exists()
+
+
+def test_what_the_start_refuses_is_said_in_one_line_and_tells_no_password(
+    tmp_path: Path, own: dict[str, str]
+) -> None:
+    registry = {**own, "ECHELON_CONSTRUCTS": os.fspath(tmp_path / "none.toml")}
+    ended = forked("serve", "--port", "0", home=tmp_path / "home", more=registry)
+    said = ended.stderr.splitlines()[-1]
+    assert (ended.code, "Traceback" in ended.stderr) == (5, False)
+    assert said.startswith("error (construct-registry-invalid): expected a construct registry at")
+    nowhere = {"ECHELON_DATABASE_URL": f"postgresql://u:{PLANTED}@127.0.0.1:1/x"}
+    ended = forked("serve", "--port", "0", home=tmp_path / "home", more=nowhere)
+    assert ended.code == 1
+    assert "error (database): expected a database that lets the service in, got: " in ended.stderr
+    assert not {PLANTED, "Traceback"} & set(re.split(r"\W", ended.stderr))
