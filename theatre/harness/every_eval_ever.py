@@ -15,7 +15,13 @@ from typing import Any, Final
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json, canonical_line
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import ProgrammeError
-from theatre.engine.rlmf_export.sealed_bundle import SealedBundle, SealedEpisode, counting_round
+from theatre.engine.rlmf_export.sealed_bundle import (
+    SealedBundle,
+    SealedEpisode,
+    counting_round,
+    last_attempt,
+    rounds,
+)
 from theatre.harness.samples import identifier
 
 SCHEMA_VERSION: Final = "0.3.0"
@@ -116,7 +122,7 @@ class EveryEvalEverExport:
                     yield self._instance(episode, criterion, float(scores[criterion]))
 
     def _instance(self, episode: SealedEpisode, criterion: str, score: float) -> JsonObject:
-        asked, answered = _exchange(episode)
+        asked, answers = _exchange(episode)
         truth = episode.truth
         expected = [] if truth.expected_output is None else [canonical_json(truth.expected_output)]
         hashed = hashlib.sha256((asked + "".join(expected)).encode()).hexdigest()
@@ -131,7 +137,7 @@ class EveryEvalEverExport:
             "sample_hash": hashed,
             "interaction_type": "single_turn",
             "input": {"raw": asked, "reference": [*expected]},
-            "output": {"raw": [answered]},
+            "output": {"raw": [*answers]},
             "answer_attribution": [
                 {
                     "turn_idx": 0,
@@ -140,6 +146,7 @@ class EveryEvalEverExport:
                     "extraction_method": "custom",
                     "is_terminal": True,
                 }
+                for answered in answers
             ],
             "evaluation": {"score": score, "is_correct": score == 1},
             "error": _OURS.get(outcome, outcome),
@@ -206,11 +213,15 @@ class EveryEvalEverExport:
         return found if isinstance(found, dict) else {}
 
 
-def _exchange(episode: SealedEpisode) -> tuple[str, str]:
-    """Return what was sent first and what came back last, as canonical JSON; "" for no answer."""
-    first: Any = counting_round(episode.record)
-    answered = first[-1]["attempts"][-1]["response"]["output_data"]
+def _exchange(episode: SealedEpisode) -> tuple[str, list[str]]:
+    """Return what was sent first and what came back last, as canonical JSON; "" for no answer.
+
+    All answers of an episode that is asked more than once: its score is their mean.
+    """
+    record = episode.record
+    every: Any = rounds(record) if "repeats" in episode.line else [counting_round(record)]
+    ended: list[Any] = [last_attempt(made[-1])["response"] for made in every]
     return (
-        canonical_json(first[0]["request"]["input_data"]),
-        "" if answered is None else canonical_json(answered),
+        canonical_json(every[0][0]["request"]["input_data"]),
+        ["" if one["output_data"] is None else canonical_json(one["output_data"]) for one in ended],
     )

@@ -9,6 +9,8 @@ from typing import Any
 
 from jsonschema import Draft7Validator
 
+from tests.theatre.repeated_runs import Nth, repeated_run
+from tests.theatre.runs import ERROR, EXPECTED, WRONG
 from theatre.harness.every_eval_ever import EveryEvalEverExport
 
 SCHEMAS = Path(__file__).parent / "every_eval_ever"
@@ -55,3 +57,20 @@ def test_aggregate_and_instances_are_valid_and_say_what_the_certificate_says(
     assert (first["sample_id"], first["evaluation_name"]) == ("sum-1", "match")
     assert first["evaluation"] == {"score": 0, "is_correct": False}
     assert json.loads(first["output"]["raw"][0])["completion"] == "2, I think"
+
+
+def test_an_episode_that_is_asked_again_shows_every_answer_of_which_its_score_is_the_mean(
+    tmp_path: Path,
+) -> None:
+    again = Nth({"output_data": {**EXPECTED}}, WRONG, ERROR)
+    export = EveryEvalEverExport(repeated_run(tmp_path, 1, 3, again).bundle)
+    first: Any = next(export.instances())
+    assert [*INSTANCE.iter_errors(first)] == []
+    assert [json.loads(raw or "null") for raw in first["output"]["raw"]] == [
+        EXPECTED,
+        WRONG["output_data"],
+        None,
+    ]
+    said = [one["extracted_value"] for one in first["answer_attribution"]]
+    assert said == first["output"]["raw"]
+    assert first["evaluation"] == {"score": 0.333333333, "is_correct": False}

@@ -141,22 +141,23 @@ def judge_seed_of(record: JsonObject) -> str:
 
 def _of_answer(record: JsonObject, judged: JsonValue) -> JsonValue:
     """Return what a member about a judge has of the answer that counts."""
-    return judged[_deciding(_rounds(record))] if isinstance(judged, list) else judged
+    return judged[_deciding(rounds(record))] if isinstance(judged, list) else judged
 
 
 def counting_round(record: JsonObject) -> list[JsonObject]:
     """Return the calls of the round whose status is the episode's: the first, if asked once."""
-    rounds = _rounds(record)
-    return rounds[_deciding(rounds)]
+    asked = rounds(record)
+    return asked[_deciding(asked)]
 
 
-def _rounds(record: JsonObject) -> list[list[JsonObject]]:
+def rounds(record: JsonObject) -> list[list[JsonObject]]:
+    """Return the calls of each time that an episode was asked."""
     calls = cast("list[JsonObject]", record["calls"])
     return [list(made) for _, made in groupby(calls, key=itemgetter("repeat"))]
 
 
-def _deciding(rounds: list[list[JsonObject]]) -> int:
-    ends = [cast("JsonObject", last_attempt(made[-1])["response"])["status"] for made in rounds]
+def _deciding(asked: list[list[JsonObject]]) -> int:
+    ends = [cast("JsonObject", last_attempt(made[-1])["response"])["status"] for made in asked]
     return deciding_repeat([InvocationStatus(cast("str", end)) for end in ends])
 
 
