@@ -110,6 +110,7 @@ TRAIL_EDITS: list[tuple[Callable[[list[Any]], object], str]] = [
     (lambda t: t[2]["detail"].update(environment=PLACE | {"platform": ""}), "as texts"),
     (lambda t: t[2]["detail"].update(environment=PLACE), "environment_hash as a SHA-256"),
     (lambda t: t[3].update(at="now"), "at as an RFC 3339 time"),
+    (lambda t: t[3].update(at=t[3]["at"][:19] + "Z"), '.000000Z"'),
     (lambda t: t[3].update(to_state="SETTLING"), "episodes_recorded from None to None"),
     (lambda t: t[2].update(from_state="DRAFT"), "activated from COMMITTED to ACTIVE"),
     (lambda t: t[3]["detail"].update(remark=1), "the detail of episodes_recorded"),

@@ -26,6 +26,7 @@ from theatre.engine.bundle_check.report import (
     at,
     render,
     require_members,
+    require_same,
     require_time,
     same_json,
     text_members,
@@ -250,7 +251,9 @@ class _TrailReader:
                 raise DefectError(
                     f"{event_type} from {expected[0]} to {expected[1]}", render(found)
                 )
-        require_time(at(entry, "at"), "at")
+        stamp = require_time(at(entry, "at"), "at")
+        # One spelling: the other checks compare moments as texts.
+        require_same("at", format_rfc3339(parse_rfc3339(stamp)), stamp)
         require_detail(event_type, at(entry, "detail"), rated=self._rated)
 
     def _keep(self, event_type: str, entry: JsonObject) -> None:
