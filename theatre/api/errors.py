@@ -56,5 +56,7 @@ class VerdictError(TheatreError):
 
 def require_verdict(report: CheckReport, required: Requirement) -> None:
     """Raise VerdictError where the verdict of a report is a lesser one."""
+    if required not in _ENOUGH:
+        raise UsageError(f"expected {' or '.join(_ENOUGH)} to be required, got {required!r}")
     if report.verdict.value not in _ENOUGH[required]:
         raise VerdictError(report, required)

@@ -56,9 +56,11 @@ def run(
     from theatre.api.workspace import Workspace
     from theatre.files.recorded_run import recorded_run
 
+    if concurrency is not None and concurrency < 1:
+        raise UsageError(f"expected concurrency of 1 or more, got {concurrency}")
     workspace = Workspace.from_environment()
-    if store is not None:
-        workspace = replace(workspace, home=Path(store))
+    # Absolute: episodes are read when they are asked for, from another folder perhaps.
+    workspace = replace(workspace, home=Path(store or workspace.home).absolute())
     options = RunOptions(concurrency_limit=concurrency, headers_env=headers_env or {})
     if not isinstance(template, Mapping) and not Path(template).is_file():
         if construct is not None or rehearsal:
@@ -134,15 +136,13 @@ def check(
 
         claims = read_labelled_files(map(Path, labelled)) if labelled else None
         report = check_qualification(bundle, load_scorers(), labelled=claims, reader=reader)
-        if require is not None:
-            require_verdict(report, require)
-        return report
-    if labelled:
+    elif labelled:
         raise UsageError("expected a qualification with --labelled, got something else")
-    copy = None if certificate is None else Path(certificate)
-    report = check_folder(bundle, certificate=copy, reader=reader, online=online)
-    if verification is not None:
-        report = add_verification_check(report, bundle, Path(verification))
+    else:
+        copy = None if certificate is None else Path(certificate)
+        report = check_folder(bundle, certificate=copy, reader=reader, online=online)
+        if verification is not None:
+            report = add_verification_check(report, bundle, Path(verification))
     if require is not None:
         require_verdict(report, require)
     return report

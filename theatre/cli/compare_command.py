@@ -15,7 +15,7 @@ from theatre.cli.inspect_command import print_measures
 from theatre.cli.pictures import differences, write_pictures
 from theatre.cli.report_command import write_page
 from theatre.cli.score_command import SealedRunFolder, find_recorded_run
-from theatre.cli.tables import format_estimate, format_number, print_table
+from theatre.cli.tables import format_estimate, format_number, format_p, print_table
 from theatre.engine.comparison import compare_bundles
 from theatre.engine.errors import NotComparableError, NotFoundError
 from theatre.engine.scoring import COMPOSITE
@@ -194,8 +194,8 @@ def _pair_row(measure: str, one: Mapping[str, Any]) -> Sequence[str]:
         bounds,
         format_number(one["detectable"]),
         "-" if test is None else _TESTS[test["test"]],
-        "-" if test is None else f"{test['p_value']:.2g}",
-        "-" if test is None else f"{one['p_holm']:.2g}",
+        "-" if test is None else format_p(test["p_value"]),
+        "-" if test is None else format_p(one["p_holm"]),
     )
 
 

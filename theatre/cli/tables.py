@@ -31,9 +31,17 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         click.echo("  ".join(cells).rstrip())
 
 
+LEAST_P = 1e-6
+
+
 def format_number(value: float | None) -> str:
     """Return a score as tables show it."""
     return "-" if value is None else f"{value:.3f}"
+
+
+def format_p(value: float) -> str:
+    """Return a p-value; what is kept to six places is never shown as 0."""
+    return f"{value:.2g}" if value >= LEAST_P else f"<{LEAST_P:.0e}"
 
 
 def format_bounds(interval: Mapping[str, Any], missing: str = "no interval") -> str:

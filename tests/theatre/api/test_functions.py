@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -125,11 +126,15 @@ def test_a_callable_is_certified_logged_and_checked(certified: Run) -> None:
 
 
 def test_an_edit_of_the_module_is_another_construct(
-    place: Place, certified: Run, tmp_path: Path
+    place: Place, certified: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     worse = tmp_path / "doubling.py"
     worse.write_text(place.code.read_text("utf-8").replace("2 *", "3 *"), "utf-8")
-    edited = run(place.template, construct=imported(worse, "double"), store=tmp_path, concurrency=1)
+    edited = run(place.template, construct=imported(worse, "double"), store="own", concurrency=1)
+    # Episodes are read when they are asked for.
+    monkeypatch.chdir(place.folder)
+    assert len([*edited.episodes()]) == EPISODES
     assert edited.certificate is not None
     assert certified.certificate is not None
     assert edited.certificate.construct_version != certified.certificate.construct_version
@@ -163,6 +168,8 @@ def test_what_is_required_is_reached_or_raised(certified: Run, tmp_path: Path) -
     with pytest.raises(VerdictError, match="inventory: expected") as error:
         check(copy, require="logged")
     assert error.value.report.failed
+    with pytest.raises(UsageError, match="expected valid or logged to be required, got 'Logged'"):
+        check(copy, require=cast("Any", "Logged"))
     assert isinstance(error.value, TheatreError)
 
 
@@ -226,6 +233,8 @@ def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
             missing()
     with pytest.raises(NotFoundError, match="expected a template file, got"):
         run("5d1f0b7e-0000-4000-8000-000000000000", rehearsal=True)
+    with pytest.raises(UsageError, match="expected concurrency of 1 or more, got 0"):
+        run(tmp_path / "none.json", concurrency=0)
     with pytest.raises(UsageError, match="trust"):
         check(tmp_path, policy=tmp_path / "policy")
     (tmp_path / "certificate.json").write_text('{"tier": "PROVEN"}', "utf-8")
