@@ -61,6 +61,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     mark = pyfuncitem.get_closest_marker(_MARK)
     if mark is None:
         return None
+    if sum(one.name == _MARK for one in pyfuncitem.own_markers) > 1:
+        pytest.fail("expected one echelon mark on a test, got several: one runs", pytrace=False)
     template, bound = _arguments(mark, pyfuncitem.path.parent)
     run = _run(template, _construct_of(pyfuncitem), is_certified=pyfuncitem.config.option.certify)
     for line in _shown(run):

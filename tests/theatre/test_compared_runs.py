@@ -27,6 +27,7 @@ from tests.theatre.runs import (
 )
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
+from theatre.cli.tables import format_p
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.coin import Coin
 from theatre.engine.comparison import compare_bundles
@@ -214,6 +215,13 @@ def test_interactive_runs_are_paired_in_the_same_worlds_alone(tmp_path: Path) ->
     # The same coin draws other worlds for another template.
     third = played(tmp_path / "third", COIN, version="cafe" * 16)
     assert compared(first, third)["pairs"][0]["is_paired"] is False
+
+
+@pytest.mark.untraced
+def test_a_p_value_is_never_shown_as_0() -> None:
+    assert [format_p(one) for one in (1.0, 0.0163, 1e-6, 1.6e-27, 0.0)] == [
+        *("1", "0.016", "1e-06", "<1e-06", "<1e-06"),
+    ]
 
 
 @pytest.mark.untraced

@@ -40,6 +40,11 @@ def test_no_template():
 def test_a_bound_that_is_none():
     return doubling.double
 
+@echelon(template="none.json", bound={"right": 0.9})
+@echelon(template="template.json", bound={"right": 0.1})
+def test_two_templates():
+    return doubling.double
+
 @echelon(template="template.json", bound={"right": 0.1})
 def test_what_is_no_construct():
     return 3
@@ -98,7 +103,7 @@ def test_a_test_fails_on_the_lower_bound_and_says_why(
 ) -> None:
     pytester.makepyfile(TESTS)
     ended = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-W", "error")
-    ended.assert_outcomes(passed=2, failed=5)
+    ended.assert_outcomes(passed=2, failed=6)
     ended.stdout.fnmatch_lines(
         [
             "echelon: not reached in a rehearsal of *template.json",
@@ -106,6 +111,7 @@ def test_a_test_fails_on_the_lower_bound_and_says_why(
             "  expected a criterion of right, composite, got wrong",
             "not-found: expected a template file, got *none.json*",
             "expected @pytest.mark.echelon(template='…'*",
+            "expected one echelon mark on a test, got several: one runs",
             "expected an echelon test to return its construct*got one that returns int",
             "*= echelon =*",
             "*::test_reached",
@@ -222,6 +228,6 @@ def test_copies_of_one_question_reach_no_bound(pytester: pytest.Pytester, projec
 def test_a_run_belongs_to_one_worker(pytester: pytest.Pytester, project: Path) -> None:
     pytester.makepyfile(TESTS)
     ended = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "xdist", "-n2")
-    ended.assert_outcomes(passed=2, failed=5)
+    ended.assert_outcomes(passed=2, failed=6)
     ended.stdout.fnmatch_lines(["*= echelon =*", "*::test_reached"])
     assert not (project / ".echelon").exists()
