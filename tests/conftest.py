@@ -13,6 +13,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 from coverage import Coverage
 from hypothesis import settings
 from pytest_cov.engine import CovController
@@ -128,16 +129,22 @@ def _wait_for_the_first(turn: int) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Trace with its set-up only what the coverage gate is for: a tracer makes Python slow."""
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Trace with its set-up only what the coverage gate is for: a tracer makes Python slow.
+
+    A worker sends what each test came to, and not that its set-up and its end passed: six messages
+    a test are a hundredth of the suite's processor time.
+    """
     tracer = _tracer(item.config)
     is_traced = item.get_closest_marker("untraced") is None
-    if tracer is None or tracer.started == is_traced:
-        return
-    if is_traced:
-        tracer.resume()
-    else:
-        _pause(tracer)
+    if tracer is not None and tracer.started != is_traced:
+        tracer.resume() if is_traced else _pause(tracer)
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 def _tracer(config: pytest.Config) -> CovController | None:
@@ -157,7 +164,6 @@ def pytest_collection_finish() -> None:
 
     Those come seldom: at the usual threshold they are a twentieth of the suite's processor time.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS)
     gc.enable()

@@ -268,7 +268,7 @@ def first_child_of(parent: int) -> int | None:
 
 def children_of(parent: int) -> list[int]:
     """Return the processes whose parent is `parent`."""
-    pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
+    pids = [int(name) for name in os.listdir(_PROC) if name.isdecimal()]  # noqa: PTH208 - as below
     stats = {pid: _stat_fields(pid) for pid in pids}
     return [
         pid
@@ -280,7 +280,9 @@ def children_of(parent: int) -> list[int]:
 def _stat_fields(pid: int) -> list[str] | None:
     """Return the fields of /proc/PID/stat from the state on; None where the process is gone."""
     try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
+        # Not as a Path: it is asked of every process of the machine whenever a construct ends.
+        with open(f"{_PROC}/{pid}/stat", "rb") as file:  # noqa: PTH123 - see above
+            stat = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name, in brackets, may itself hold spaces and brackets.

@@ -68,16 +68,19 @@ class AllowedPaths:
 
     def mounts(self) -> list[Path]:
         """Return what of it is no part of another, in order, with what is hidden in its place."""
-        places = sorted({*self.reading, *self.hidden_inside()})
-        return [one for one in places if not self._is_inside_another(one)]
+        reading, hidden = {*self.reading}, {*self.hidden}
+        known = reading | hidden
+
+        def is_inside_another(place: Path) -> bool:
+            return next((one for one in place.parents if one in known), None) in reading
+
+        places = sorted(reading.union(self.hidden_inside()))
+        return [one for one in places if one in hidden or not is_inside_another(one)]
 
     def hidden_inside(self) -> list[Path]:
         """Return what is hidden and would be seen."""
-        return [one for one in self.hidden if any(map(one.is_relative_to, self.reading))]
-
-    def _is_inside_another(self, place: Path) -> bool:
-        nearest = [one for one in place.parents if one in self.reading or one in self.hidden]
-        return place not in self.hidden and bool(nearest) and nearest[0] in self.reading
+        reading = {*self.reading}
+        return [one for one in self.hidden if not reading.isdisjoint((one, *one.parents))]
 
 
 def allowed_paths(programs: Iterable[str], own: Iterable[Path]) -> AllowedPaths:
