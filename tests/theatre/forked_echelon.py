@@ -63,6 +63,9 @@ def next_command(server):
     raw, streams, _, _ = socket.recv_fds(server, 1 << 20, 3)
     while raw:
         command = json.loads(raw)
+        for sdk in ("anthropic", "openai"):  # else the command loads it, and then this process
+            if f"{sdk.upper()}_API_KEY" in command["environment"]:
+                importlib.import_module(sdk)
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
@@ -147,9 +150,9 @@ os._exit(ended or 0)
 """
 """The process that is forked; it ends with the test runner.
 
-What a command loads it tells at its end, and that is loaded here for those after it: the SDK of a
-judge takes two seconds. What libraries load late stands here, and what is made once of models,
-schemas and installed packages.
+What a command loads it tells at its end, and that is loaded here for those after it; the SDK of a
+judge, which takes two seconds, before it. What libraries load late stands here, and what is made
+once of models, schemas and installed packages.
 """
 
 AT_THE_START = ("PYTHON", "LANG", "LC_")
