@@ -40,7 +40,12 @@ from theatre.transparency.statements import (
     sign_statement,
 )
 from theatre.transparency.trust import Trust
-from theatre.verification.labelled_claims import LabelledClaims, read_labelled, score_claims
+from theatre.verification.labelled_claims import (
+    LabelledClaims,
+    read_labelled,
+    score_claims,
+    usage_of_exchanges,
+)
 
 _JUDGED_AGAIN = "second_pass_"
 _SHIPPED_SET = Path("fixtures", "labelled", "changes")
@@ -175,24 +180,25 @@ def _against_labels(
     if scorer.kind != measure["kind"]:
         yield "measured", wanted, f"{name} is {scorer.kind}", False
         return
-    exchanges = None
-    if scorer.judgement is not None:
-        try:
+    exchanges = usage = None
+    try:
+        if scorer.judgement is not None:
             lines = read_file(exchanges_path(path), what="the exchanges with the judge")
-        except NotFoundError as error:
-            yield "measured", wanted, str(error), None
-            return
-        if sha256_hex(lines) != document["exchanges_sha256"]:
-            yield "measured", wanted, "exchanges of another hash", False
-            return
-        try:
+            if sha256_hex(lines) != document["exchanges_sha256"]:
+                raise QualificationError("exchanges of another hash")
             exchanges = read_exchanges(lines)
-        except TheatreError as error:
-            yield "measured", wanted, str(error), False
-            return
-    made = score_claims(labelled, scorer, measure["params"], exchanges)
-    same = [row.as_document() for row in made] == rows
-    yield "measured", wanted, "the same" if same else "other scores", same
+            usage = usage_of_exchanges(exchanges)
+        made = [
+            row.as_document()
+            for row in score_claims(labelled, scorer, measure["params"], exchanges)
+        ]
+        require_same("usage", usage, document["usage"])
+    except NotFoundError as error:
+        yield "measured", wanted, str(error), None
+    except TheatreError as error:
+        yield "measured", wanted, str(error), False
+    else:
+        yield "measured", wanted, "the same" if made == rows else "other scores", made == rows
 
 
 def _signer(path: Path, document: JsonObject, reader: Reader | None) -> tuple[str, str | None]:

@@ -18,9 +18,9 @@ from theatre.engine.canonical_json import (
     parse_object,
     sha256_hex,
 )
-from theatre.engine.errors import DatasetError, ParseError, UnaskedError
+from theatre.engine.errors import DatasetError, ParseError, QualificationError, UnaskedError
 from theatre.engine.models import ANSWER, Judge, Scorer, ScoringCase, ask_judge
-from theatre.engine.schema_registry import resource_root
+from theatre.engine.schema_registry import SchemaRegistry, resource_root
 from theatre.engine.scoring import nano_to_number, to_nano
 from theatre.engine.scoring.provider import Absent, at_path
 from theatre.engine.scoring.qualification import KINDS, VERDICTS, LabelledRow, labelled_set
@@ -164,8 +164,11 @@ def score_claims(
 ) -> list[LabelledRow]:
     """Return the rows with what a pure scorer gives, or one that asks by recorded exchanges.
 
-    Exchanges that are not those it asks for are no usable answer.
+    Exchanges that are not those it asks for are no usable answer. Raises QualificationError for
+    parameters that are not the scorer's: a stranger's file may have any.
     """
+    for misfit in SchemaRegistry().validate_inline(scorer.params_schema, params):
+        raise QualificationError(f"params{misfit.pointer} of {scorer.name}: {misfit.detail}")
     found = []
     for row in labelled.rows:
         case = labelled.case(row, scorer, params)
@@ -197,9 +200,8 @@ _TOKENS: Final = {"input_tokens": "prompt_tokens", "output_tokens": "completion_
 
 def usage_of_exchanges(exchanges: Mapping[str, Sequence[JsonObject]]) -> JsonObject:
     """Return what a judge took: requests, tokens as he counts them, and milliseconds."""
-    answers = [
-        cast("JsonObject", exchange[ANSWER]) for one in exchanges.values() for exchange in one
-    ]
+    given = (exchange.get(ANSWER) for one in exchanges.values() for exchange in one)
+    answers = [one for one in given if isinstance(one, dict)]
     tokens = dict.fromkeys(_TOKENS, 0)
     for answer in answers:
         body = answer.get("body")

@@ -107,6 +107,8 @@ EDITS: list[tuple[Callable[[Any], object], str]] = [
     (without_a_row, "figures"),
     (lambda it: it["measure"].update(version="1"), "signature"),
     (lambda it: it["measure"].update(kind="exact"), "signature"),
+    (lambda it: it["measure"].update(params={}), "measured"),
+    (lambda it: it.update(usage={"requests": 1}), "measured"),
     (lambda it: it["labelled_set"].update(texts_sha256="0" * 64), "figures"),
 ]
 

@@ -53,6 +53,8 @@ ONLY_THE_CHECK_SEES = {
     "scores/aggregate.json/worst_case_bounds**": "views",
     "scores/aggregate.json/calibration**": "calibration",
     "certificate.json/usage**": "usage",
+    "certificate.json/qualification**": "qualifications",
+    "certificate.json/corrected_scores**": "qualifications",
     "certificate.json/findings**": "findings",
     "certificate.json/version_source": "version-pins",
     "certificate.json/episode_root": "episode-root",
