@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import pkgutil
 from collections.abc import Iterator
 
 import pytest
+from asyncpg import DiskFullError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 import backend
@@ -34,6 +37,8 @@ from theatre.engine.errors import (
 PROGRAMS = (
     "theatre.axion",
     "theatre.cli",
+    "theatre.files.tables",
+    "theatre.harness",
     "theatre.judging",
     "theatre.verification",
     "tests",
@@ -126,6 +131,18 @@ def test_what_is_raised_within_a_route_is_answered(
     reply = client.get("/fault")
     assert (reply.status, reply.slug) == (status, slug)
     assert SECRET not in reply.body.decode()
+
+
+def test_why_the_database_refuses_stands_in_the_log_and_in_no_answer(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = DiskFullError("could not extend file: No space left on device")
+    faults.faults.error = DBAPIError("INSERT", None, full)
+    with caplog.at_level(logging.INFO, "backend.api.http.middleware"):
+        reply = client.get("/fault")
+    assert (reply.slug, b"space" in reply.body) == ("not-ready", False)
+    (fields,) = [one.__dict__["fields"] for one in caplog.records if one.message == "request"]
+    assert fields["cause"] == "DiskFullError: could not extend file: No space left on device"
 
 
 def test_what_is_raised_outside_of_a_route_is_answered(client: Client) -> None:

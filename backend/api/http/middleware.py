@@ -170,6 +170,8 @@ class RequestMiddleware:
             "seconds": round(seconds, 6),
             "user_id": principal and principal.user_id,
         }
+        if "cause" in scope["state"]:
+            fields["cause"] = scope["state"]["cause"]
         _log.info("request", extra={"fields": fields})
 
 

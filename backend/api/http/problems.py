@@ -59,7 +59,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 MEDIA_TYPE = "application/problem+json"
-_MAX_POINTER = 300
+_MAX_POINTER = _MAX_CAUSE = 300
 _WITH_LITERALS = {
     "duplicate-key": "expected unique keys, got one twice",
     "unsafe-integer": "expected integers within ±(2^53-1), got one beyond",
@@ -225,7 +225,9 @@ async def _answer_invalid_request(request: Request, error: Exception) -> Respons
     return problem_response(request, BY_STATUS[422], violations=found)
 
 
-async def _answer_unavailable(request: Request, error: Exception) -> Response:  # noqa: ARG001 - any one
+async def _answer_unavailable(request: Request, error: BaseException) -> Response:
+    # The answer does not say it: the line in the log is all that the operator has of it.
+    request.state.cause = f"{type(error).__name__}: {error}"[:_MAX_CAUSE]
     return problem_response(request, NOT_READY)
 
 
@@ -235,5 +237,5 @@ async def _answer_database_error(request: Request, error: Exception) -> Response
     if state == _NOT_A_CHARACTER:
         return problem_response(request, BY_STATUS[422], detail=_NO_NUL)
     if error.connection_invalidated or _UNAVAILABLE.fullmatch(state or "08000"):
-        return problem_response(request, NOT_READY)
+        return await _answer_unavailable(request, error.orig or error)
     raise error
