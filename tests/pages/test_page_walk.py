@@ -24,6 +24,11 @@ def test_every_page_is_quiet_and_fits_a_phone(stage: PageStage, browser: Browser
         for name, path in stage.pages.items():
             seen[name] = looked_at(window, f"{stage.origin}{path}")
             seen[name] += window.violations() if name == "certificate" else []
+        # One name without an end moves no other column out of sight.
+        window.open(f"{stage.origin}/")
+        cell = window.page.locator(".table td").nth(1)
+        width = cell.evaluate("one => (one.textContent = 'x'.repeat(80), one.offsetWidth)")
+        assert width < PHONE["width"] / 2
     with opened_window(browser, stage.hostile.as_uri()) as window:
         seen["report"] = looked_at(window, stage.hostile.as_uri())
     assert {name: faults for name, faults in seen.items() if faults} == {}
