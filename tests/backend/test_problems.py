@@ -8,7 +8,7 @@ import pkgutil
 from collections.abc import Iterator
 
 import pytest
-from asyncpg import DiskFullError
+from psycopg.errors import DiskFull
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -136,13 +136,13 @@ def test_what_is_raised_within_a_route_is_answered(
 def test_why_the_database_refuses_stands_in_the_log_and_in_no_answer(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    full = DiskFullError("could not extend file: No space left on device")
+    full = DiskFull("could not extend file: No space left on device")
     faults.faults.error = DBAPIError("INSERT", None, full)
     with caplog.at_level(logging.INFO, "backend.api.http.middleware"):
         reply = client.get("/fault")
     assert (reply.slug, b"space" in reply.body) == ("not-ready", False)
     (fields,) = [one.__dict__["fields"] for one in caplog.records if one.message == "request"]
-    assert fields["cause"] == "DiskFullError: could not extend file: No space left on device"
+    assert fields["cause"] == "DiskFull: could not extend file: No space left on device"
 
 
 def test_what_is_raised_outside_of_a_route_is_answered(client: Client) -> None:
