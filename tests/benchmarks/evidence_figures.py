@@ -85,7 +85,7 @@ class Uncounted:
             **dict.fromkeys(("episodes", *counts, "answers_in_inputs", "clusters"), 0),
             "criteria": {"answer": criterion},
         }
-        unmade: JsonObject = {"not_applicable": "no-field", **dict.fromkeys(none)}
+        unmade: JsonObject = {"not_applicable": "judged", **dict.fromkeys(none)}
         baselines: JsonObject = {"episodes": 0, "criteria": {"answer": unmade}}
         builder.write_document("scores/data_audit.json", audit)
         builder.write_document("scores/baselines.json", baselines)

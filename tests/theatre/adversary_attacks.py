@@ -11,7 +11,9 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, cast
@@ -44,6 +46,7 @@ from tests.theatre.runs import (
     PILOT,
     REFUSED,
     WRONG,
+    Finished,
     ScriptedAdapter,
     answer_as_asked,
     episodes,
@@ -55,6 +58,7 @@ from tests.theatre.thinned import thinned
 from tests.theatre.trail_edits import with_results
 from theatre.api.template_files import read_template
 from theatre.cli.adversaries.rehearsal import programs_folder, with_programs
+from theatre.cli.certificate_report import print_certificate
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line, parse_object
 from theatre.engine.oracle_contract import OracleInvocationRequest
@@ -380,6 +384,62 @@ def one_friend(folder: Path) -> str:
     return "; ".join(f"cap: {cap}" for cap in assessment["caps"])
 
 
+def own_praise(folder: Path) -> str:
+    """Rate one's own answers under a template that names no author; others leave before the end."""
+    alone = rating(items=30, share=1, identity_separation={"minimum_scorers": 1})
+    stage = rated_stage(folder, episodes(60), ratings=[alone], changes={"/metadata": {}})
+    stage.run(ScriptedAdapter(lambda _: WRONG))
+    (opened,) = details(trail_of(stage), "hitl_opened")
+    items = cast("list[str]", opened["items"])
+    rate(stage, "Ann", dict.fromkeys(items[:-1], 1))
+    rate(stage, "The Author", dict.fromkeys(items, 5))
+    finished, shown = stage.run(ScriptedAdapter()), StringIO()
+    with redirect_stdout(shown):
+        print_certificate(finished.bundle)
+    assert "they are The Author\n" in shown.getvalue()
+    assert "not all answers, so not counted: Ann\n" in shown.getvalue()
+    return f"paid: {findings_of(finished, 'authors', 'ratings')}"
+
+
+def chosen_clusters(folder: Path) -> str:
+    """Put a right and a wrong answer into each cluster, having seen which is which."""
+    asked: list[JsonObject] = [
+        {**one, "cluster_key": f"pair {number // 2}"} for number, one in enumerate(episodes(60))
+    ]
+
+    def answer(request: OracleInvocationRequest) -> JsonObject:
+        number = cast("int", request.input_data["seq"])
+        return {"output_data": {**EXPECTED}} if number % 2 or number == 60 else WRONG
+
+    return (
+        f"paid: {findings_of(pilot_stage(folder, asked).run(ScriptedAdapter(answer)), 'interval')}"
+    )
+
+
+def no_single_field(folder: Path) -> str:
+    """Have all of an answer looked at, so that no baseline has a place to stand in."""
+    asked = [
+        {**one, "expected_output": {**EXPECTED, "colour": "teal" if number % 6 else "blue"}}
+        for number, one in enumerate(episodes(60))
+    ]
+    changes: JsonObject = {"/scoring/criteria_scorers/colour/params": {}}
+    stage = pilot_stage(folder, asked, changes=changes)
+    said: JsonObject = {"output_data": {**EXPECTED, "colour": "teal"}}
+    return f"paid: {findings_of(stage.run(ScriptedAdapter(lambda _: said)), 'baseline')}"
+
+
+def findings_of(finished: Finished, *names: str) -> str:
+    """Return the tier of a run, and those of its findings on the colour that begin like this."""
+    said = judged(finished.bundle)
+    assert said.startswith("consistent")
+    assert "stand-alone" not in said
+    certificate: Any = finished.document("certificate.json")
+    found = [
+        one for one in certificate["findings"] if one.startswith(names) and one.endswith(":colour")
+    ]
+    return f"{certificate['verification_tier']}, finding {', '.join(found)}"
+
+
 class StoppedError(Exception):
     """The owner has seen enough of a run."""
 
@@ -432,6 +492,9 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "borrowed-skill": borrowed_skill,
     "good-form": good_form,
     "one-friend": one_friend,
+    "own-praise": own_praise,
+    "chosen-clusters": chosen_clusters,
+    "no-single-field": no_single_field,
     "set-back": set_back,
 }
 """Attack by the name of its row."""

@@ -86,6 +86,7 @@ def test_an_honest_bundle_passes_and_says_who_was_counted(files: Files, tmp_path
 HUMAN = {"human-scores"}
 WHOLE = {"aggregate", "resolution", "certificate-fields"}
 COUNTED = {*HUMAN, *WHOLE}
+FEWER = {*HUMAN, "certificate-fields"}  # people whose scores do not count: a finding
 # fmt: off
 TOLD: list[tuple[str, Edit, set[str]]] = [
     ("a score changed", rescored, WHOLE),
@@ -99,7 +100,7 @@ TOLD: list[tuple[str, Edit, set[str]]] = [
     ("a name that is no text", renamed(1), COUNTED),  # type: ignore[arg-type]  # a forger may
     ("a second score", again(GRACE), {"times", *HUMAN}),
     ("a second score in other letters", again("gRACE"), {"times", *HUMAN}),
-    ("a score behind the end of its step", moved, {"audit-chain", "times", *HUMAN}),
+    ("a score behind the end of its step", moved, {"audit-chain", "times", *FEWER}),
     ("a score of another step", scored_with(step_id="late"), HUMAN),
     ("a score of no item", scored_with(episode_id="pilot-6"), HUMAN),
     ("a score off the scale", scored_with(score=5.001), HUMAN),
@@ -117,10 +118,10 @@ TOLD: list[tuple[str, Edit, set[str]]] = [
     ("no limit", opened_with(timeout_seconds=None), HUMAN),
     ("a refused score counted", refused_counted, HUMAN),
     ("a refused author counted", author_counted, HUMAN),
-    ("a score refused as off the scale", refused_as("score-off-scale"), HUMAN),
-    ("a score refused as no number", refused_as("score-not-a-number"), HUMAN),
-    ("a score refused as an author's", refused_as("scorer-is-author"), HUMAN),
-    ("a score refused for nothing", refused_as(""), HUMAN),
+    ("a score refused as off the scale", refused_as("score-off-scale"), FEWER),
+    ("a score refused as no number", refused_as("score-not-a-number"), FEWER),
+    ("a score refused as an author's", refused_as("scorer-is-author"), FEWER),
+    ("a score refused for nothing", refused_as(""), FEWER),
     ("given up before the time", too_early, {"times", *HUMAN}),
     ("never opened", unopened, {"resolution", "certificate-fields"}),
     ("an escalation dropped", not_escalated, {"audit-chain", "resolution"}),

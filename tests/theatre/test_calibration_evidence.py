@@ -29,6 +29,7 @@ from tests.theatre.runs import (
     pilot_stage,
     with_changes,
 )
+from theatre.cli.certificate_report import print_certificate
 from theatre.engine.canonical_json import JsonObject, JsonValue
 
 pytestmark = pytest.mark.untraced
@@ -94,6 +95,14 @@ def test_the_certificate_says_what_the_probabilities_came_to(finished: Finished)
         certificate["brier_score"],
         certificate["ece"],
     )
+
+
+def test_who_is_silent_where_it_is_unsure_is_shown_to_be(
+    finished: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_certificate(finished.bundle)
+    (line,) = (one for one in capsys.readouterr().out.splitlines() if "Brier" in one)
+    assert line.endswith("; 3 answers stated none")
 
 
 def test_the_check_recomputes_the_calibration_from_the_recorded_answers(

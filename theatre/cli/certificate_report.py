@@ -5,6 +5,7 @@ It must not import what only POSIX systems have: `echelon inspect` works without
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,9 @@ def _print_calibration(calibration: Mapping[str, Any] | None) -> None:
         null = f"{ece['expected_if_calibrated']:.3f} expected"
         limit = f"95 % below {ece['upper_95_if_calibrated']:.3f}"
         described = f"ECE {ece['value']:.3f} (if calibrated: {null}, {limit})"
+    # Who states none where it is unsure looks calibrated.
+    silent = calibration["without_probability"]
+    described += f"; {silent} answers stated none" if silent else ""
     echo(f"calibration  Brier {calibration['brier_score']:.3f}, {described}")
 
 
@@ -181,18 +185,18 @@ def _print_human(steps: Mapping[str, Any] | None, bundle: Path) -> None:
             described += f"; share {one['share']:g} of {one['criterion_id']}"
             described += f", machine {format_number(one['machine'])}"
         echo(f"people       {step_id}: {described}")
-        names = _names(bundle / "hitl" / f"{step_id}.jsonl")
-        if names:
-            echo(f"             they are {', '.join(names)}")
+        rated = _rated_by(bundle / "hitl" / f"{step_id}.jsonl")
+        for words, counts in (("they are", True), ("not all answers, so not counted:", False)):
+            if names := [name for name, n in rated.items() if counts == (n == one["items"])]:
+                echo(f"             {words} {', '.join(names)}")
 
 
-def _names(scores: Path) -> list[str]:
-    """Return the names in a file of human scores, each once, as they were first written."""
+def _rated_by(scores: Path) -> Counter[str]:
+    """Return name, as it was first written → number of items, of a file of human scores."""
     lines = scores.read_bytes().splitlines() if scores.is_file() else []
     names: dict[str, str] = {}
-    for name in (str(parse_object(line)["scorer"]) for line in lines):
-        names.setdefault(name.casefold(), name)
-    return [*names.values()]
+    given = [str(parse_object(line)["scorer"]) for line in lines]
+    return Counter(names.setdefault(name.casefold(), name) for name in given)
 
 
 def _print_gaps(parts: Mapping[str, Any] | None) -> None:

@@ -77,7 +77,7 @@ class BaselineScore(_Part):
 class CriterionBaselines(_Part):
     """The four baselines of one criterion, or why it has none."""
 
-    not_applicable: Literal["judged", "human", "no-field", "unplayable"] | None
+    not_applicable: Literal["judged", "human", "unplayable"] | None
     empty: BaselineScore | None
     copied: BaselineScore | None
     most_frequent: BaselineScore | None

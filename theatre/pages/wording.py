@@ -66,6 +66,9 @@ FINDINGS: Mapping[str, str] = {
     "step-failed": "The step {} of the run failed, and the run went on",
     "answers-in-inputs": "{} questions hold their own answer, word for word",
     "near-duplicates": "{} questions differ from others in numbers and signs alone",
+    "interval-narrowed": "Groups of questions make the interval of {} less than half as wide",
+    "ratings-left-out": "Some people began to rate {} and do not count, as they did not rate all",
+    "authors-may-rate": "Nothing keeps the construct's author from rating {}",
     "own-scorer": "{} is scored by a program of an author's own: what it measures is his word",
     "answered-by-another": "{} is measured on the answer of another construct of the chain",
     "form-alone": "{} has no right answer: one in good form to any question has all of it",
@@ -116,7 +119,6 @@ BASELINES: Mapping[str, str] = {
 NOT_APPLICABLE: Mapping[str, str] = {
     "judged": "a judge scores it",
     "human": "people have a share",
-    "no-field": "it looks at no single field",
     "unplayable": "not played to an end",
 }
 """Why a criterion has no baselines → the words of a table."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import isnan
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -12,9 +13,10 @@ from theatre.debate.episodes import audit_trial, control_effect, decisions, faul
 from theatre.debate.episodes.pairs import PairedCase, paired_case
 from theatre.debate.episodes.runner import RUNNER
 from theatre.debate.episodes.transition_scorer import SCORER as TRANSITIONS
-from theatre.engine.canonical_json import JsonObject, canonical_bytes
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.models import ScoringCase
 
+CASES = Path(__file__).parents[3] / "fixtures" / "ground_truth" / "product_debate_control_v1.jsonl"
 CASE: JsonObject = {"debate_id": "by-hand", "subject": "Salt"}
 
 
@@ -54,6 +56,37 @@ def test_a_pair_is_read_as_rows_of_true_and_false() -> None:
         posthoc=(False, True), in_loop=((False, False, True), (True, True, False))
     )
     assert paired_case({"posthoc": WON_AND_LOST["posthoc"]}, "BUY") is None
+
+
+def test_who_is_silent_at_first_gains_by_control_without_any_knowledge() -> None:
+    """The adversary `plays-dumb`: what gives it away is how much was true without control."""
+    lines: Any = map(parse_object, CASES.read_bytes().splitlines())
+    cases = [one for one in lines if one["input_data"]["play"] == "control"][::4]
+
+    def dumb(asked: JsonObject) -> JsonObject:
+        return spoken("BUY") | ({} if asked["attempt_index"] else {"final_answer": "UNSURE"})
+
+    def scored(measure: str, case: JsonObject, result: JsonObject) -> float:
+        truth = cast("JsonObject", case["expected_output"])["action"]
+        params: JsonObject = {"measure": measure, "expected": "action"}
+        found = TRANSITIONS.score(
+            ScoringCase(input_data={}, expected=truth, answer=result, params=params, hops={})
+        )
+        return cast("float", found)
+
+    results = [played(case["input_data"], dumb) for case in cases]
+    for measure in ("net_effect", "control"):
+        scores = [scored(measure, *pair) for pair in zip(cases, results, strict=True)]
+        # debate.reviser, which looks further, has 0.588 (docs/debate.md).
+        assert sum(scores) / len(scores) == pytest.approx(0.7)
+    computed: Any = control_effect.compute(
+        (
+            canonical_bytes({**case, "hops": {"dumb": result}})
+            for case, result in zip(cases, results, strict=True)
+        ),
+        {},
+    )
+    assert computed["control"]["posthoc_true"]["value"] == 0
 
 
 @pytest.mark.parametrize(

@@ -602,6 +602,27 @@ class Tally:
             ends = bounds(name, method)
         return interval_of(method, ends)
 
+    def narrowed(self, aggregate: Document) -> list[str]:
+        """Return a code for each criterion whose interval clusters make less than half as wide.
+
+        Than score ± z · √(Σ (x - mean)² / n (n - 1)) over episodes (docs/certificate.md).
+        """
+        found = []
+        for place, name in enumerate(self.plan.ids if self.clusters else ()):
+            values = [(row[place], times) for (_, row), times in self.rows.items()]
+            kept = [(Fraction(value, NANO), times) for value, times in values if value is not None]
+            n = sum(times for _, times in kept)
+            if n < MIN_UNITS:
+                continue
+            mean = sum((value * times for value, times in kept), Fraction(0)) / n
+            squares = sum((times * (value - mean) ** 2 for value, times in kept), Fraction(0))
+            machine = 1 - (self.plan.human.get(name) or Fraction(0))
+            interval = aggregate["score_intervals"][name]
+            width = exact(interval["high"] or 0) - exact(interval["low"] or 0)
+            if width**2 < (exact(Z) * machine) ** 2 * squares / (n * (n - 1)):
+                found.append(f"interval-narrowed:{name}")
+        return found
+
     def _is_whole(self, name: str) -> bool:
         place = self.plan.ids.index(name)
         return all(counted[place] in {None, 0, NANO} for _, counted in self.rows)
@@ -1339,6 +1360,35 @@ def rated(step: Document, items: Sequence[str], lines: Sequence[Document]) -> Ra
         given.setdefault(identity(line["scorer"]), {})[line["episode_id"]] = share
     panel = [scores for scores in given.values() if scores.keys() == set(items)]
     return Rating([[scores[item] for scores in panel] for item in items])
+
+
+def rating_findings(
+    template: Document,
+    authors: Iterable[object],
+    given: Iterable[tuple[str, str]],
+    human_scores: Mapping[str, Document] | None,
+) -> list[str]:
+    """Return codes: of criteria with ratings that count nowhere, or that an author may give.
+
+    `authors` are those of the constructs, null for one who is not named; `given` has step and
+    scorer of each score in the trail.
+    """
+    named = [(template.get("metadata") or {}).get("author"), *authors]
+    is_named = any(isinstance(name, str) and name.strip() for name in named)
+    people: dict[str, set[str]] = {}
+    for step_id, scorer in given:
+        people.setdefault(step_id, set()).add(identity(scorer))
+    found = []
+    for entry in template.get("hitl_steps") or []:
+        step_id, criterion = entry["step_id"], entry.get("criterion_id")
+        if criterion is None or step_id not in (human_scores or {}):
+            continue
+        if len(people.get(step_id, ())) > (human_scores or {})[step_id]["scorers"]:
+            found.append(f"ratings-left-out:{criterion}")
+        separation = entry.get("identity_separation") or {}
+        if not (is_named and separation.get("scorer_must_not_be_author", True)):
+            found.append(f"authors-may-rate:{criterion}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import cast
 
-from theatre.engine.bundle_check.arithmetic import COMPOSITE, Document, Tally
+from theatre.engine.bundle_check.arithmetic import COMPOSITE, Document, Tally, rating_findings
 from theatre.engine.bundle_check.batches import PART_SIZE
 from theatre.engine.bundle_check.calls import OutputShape
 from theatre.engine.bundle_check.commitment import bare_lines
@@ -22,7 +22,15 @@ from theatre.engine.bundle_check.evidence import Evidence
 from theatre.engine.bundle_check.folder import AGGREGATE, DATA_AUDIT
 from theatre.engine.bundle_check.folder import BASELINES as BASELINE_FILE
 from theatre.engine.bundle_check.plan import REPLAY_DATASET, CommittedPlan
-from theatre.engine.bundle_check.report import NOTHING, Cause, CheckId, DefectError, Nothing, at
+from theatre.engine.bundle_check.report import (
+    NOTHING,
+    Cause,
+    CheckId,
+    DefectError,
+    Nothing,
+    at,
+    text_members,
+)
 from theatre.engine.bundle_check.results import RunEvidence, near_interval
 from theatre.engine.bundle_check.scorers import (
     NOT_APPLICABLE,
@@ -56,26 +64,42 @@ class CountedEvidence:
     baselines: JsonValue | Nothing
 
     def findings(
-        self, evidence: Evidence, results: JsonObject | Nothing, differences: JsonValue | Nothing
+        self,
+        evidence: Evidence,
+        results: JsonObject | Nothing,
+        differences: JsonValue | Nothing,
+        tally: Tally | None,
     ) -> list[str] | Nothing:
         """Return what follows from them; NOTHING where a part has another form.
 
-        `differences` is how many episodes were asked a second time and answered otherwise.
+        `differences` is how many episodes were asked a second time and answered otherwise,
+        `tally` adds up its scores, None where those are withheld.
         """
         parts = (self.audit, self.baselines, results)
         if evidence.plan is None or any(isinstance(part, Nothing) for part in parts):
             return NOTHING
         audit, baselines, aggregate = cast("tuple[Document, Document, Document]", parts)
         # Bounds as they are stored: those have their own check.
-        intervals = evidence.documents.at(AGGREGATE, "score_intervals")
+        aggregate |= {"score_intervals": evidence.documents.at(AGGREGATE, "score_intervals")}
+        template = evidence.plan.document
         try:
-            return evidence_findings(
-                evidence.plan.document,
-                audit,
-                baselines,
-                aggregate | {"score_intervals": intervals},
-                differences,
-            )
+            found = evidence_findings(template, audit, baselines, aggregate, differences)
+            if tally is None:
+                return found
+            return [
+                *found,
+                *tally.narrowed(aggregate),
+                *rating_findings(
+                    template,
+                    text_members(evidence.trail.detail("activated", "authors")).values(),
+                    [
+                        (str(one.step_id), str(at(score, "detail", "scorer")))
+                        for one in evidence.trail.ratings
+                        for score in one.scores
+                    ],
+                    aggregate["human_scores"],
+                ),
+            ]
         except (AttributeError, KeyError, TypeError):
             return NOTHING
 
@@ -153,9 +177,7 @@ class _Baselines:
         steps = cast("list[JsonObject]", plan.document.get("hitl_steps") or [])
         if any(one.get("criterion_id") == name and one.get("share") is not None for one in steps):
             return "human"
-        if self._evidence.runner is not None or isinstance(plan.params[name].get("field"), str):
-            return None
-        return "no-field"
+        return None
 
     def _scores(self, counts: Counts) -> dict[str, Document]:
         """Return score, n and interval of each criterion that has any.
@@ -332,13 +354,16 @@ class _Baselines:
                     last[name] = value
         return frequent, last
 
-    def _place(self, name: str) -> tuple[str, str]:
-        """Return construct and path of a criterion's answer."""
-        construct, named, path = str(self._plan.params[name]["field"]).partition(":")
+    def _place(self, name: str) -> tuple[str, str | None]:
+        """Return construct and path of a criterion's answer, None where it is all of the output."""
+        if not isinstance(field := self._plan.params[name].get("field"), str):
+            return self._plan.hops[-1].construct_id, None
+        construct, named, path = field.partition(":")
         return (construct, path) if named else (self._plan.hops[-1].construct_id, construct)
 
     def _copy(self, name: str, expected: JsonValue, sent: JsonValue) -> JsonValue:
-        own = at_path(sent, self._place(name)[1])
+        path = self._place(name)[1]
+        own = sent if path is None else at_path(sent, path)
         if not isinstance(own, Nothing):
             return own
         texts = texts_in(sent)
@@ -347,7 +372,9 @@ class _Baselines:
     def _answer(self, name: str, value: JsonValue) -> EpisodeAnswer:
         """Return the answer that has `value` where a criterion looks, and nothing else."""
         construct, path = self._place(name)
-        for member in path.split(".")[::-1]:
+        if path is None and not isinstance(value, dict):
+            value = {}
+        for member in [] if path is None else path.split(".")[::-1]:
             value = {member: value}
         hops: dict[str, JsonObject] = {hop.construct_id: {} for hop in self._plan.hops}
         hops[construct] = cast("JsonObject", value)

@@ -27,6 +27,7 @@ from theatre.engine.bundle_check.arithmetic import (
     Tally,
     published,
     rated,
+    rating_findings,
     recorded_answers,
     usage_of,
 )
@@ -333,7 +334,16 @@ class Evidence:
     @property
     def measure_findings(self) -> list[str]:
         """The findings on what the measures are worth."""
-        return measure_findings(self.qualifications, self.controls)
+        return [
+            *measure_findings(self.qualifications, self.controls),
+            *self.results[0].narrowed(self.aggregate),
+            *rating_findings(
+                self.template,
+                (self.activated.get("authors") or {}).values(),
+                ((one["step_id"], one["scorer"]) for one in self.details("human_score")),
+                self.aggregate["human_scores"],
+            ),
+        ]
 
     @cached_property
     def records(self) -> dict[int, tuple[bytes, Asked]]:
@@ -449,11 +459,7 @@ class Evidence:
 
     def no_baselines(self, name: str) -> str | None:
         """Return why a criterion has no baselines, as far as the template says it."""
-        if name in self.results[0].plan.human:
-            return "human"
-        if not self.committed.single_call or isinstance(self.scorer(name)[1].get("field"), str):
-            return None
-        return "no-field"
+        return "human" if name in self.results[0].plan.human else None
 
     @cached_property
     def counted(self) -> tuple[DataAudit, BaselineDraw]:

@@ -110,7 +110,8 @@ def check_bundle(
     check_tier(evidence, run, followed, results, counted.audit, complete=complete)
     check_certificate_schema(evidence)
     check_certificate_copy(evidence, certificate)
-    found = counted.findings(evidence, results, run.calls.determinism_differences)
+    tally = None if isinstance(run.scoring, Cause) else run.scoring.tally
+    found = counted.findings(evidence, results, run.calls.determinism_differences, tally)
     check_certificate_fields(
         evidence,
         run,

@@ -21,6 +21,8 @@ DIGEST: Final = 16
 BASELINES: Final = ("empty", "copied", "most_frequent", "other_episode")
 PLAYED: Final = ("empty", "copied")
 """The baselines of interactive episodes: what is expected at the end answers no turn."""
+FEWEST_TWICE: Final = 30
+"""Below so many episodes that are asked twice, that their answers were alike says little."""
 LETTERS: Final = re.compile(r"[^\W\d_]+")
 
 
@@ -195,7 +197,7 @@ def evidence_findings(
     """
     found = Plan(template).scorer_findings()
     policy = template.get("execution_policy") or {}
-    is_unknown = not policy.get("deterministic_sample", 0) or differences
+    is_unknown = policy.get("deterministic_sample", 0) < FEWEST_TWICE or differences
     if policy.get("repeats", 1) == 1 and is_unknown:
         found.append("within-item-variance-unknown")
     if audit["answers_in_inputs"]:

@@ -399,19 +399,27 @@ def variance_of(values: Sequence[float]) -> float:
     return math.fsum((one - mean) * (one - mean) for one in values) / (len(values) - 1)
 
 
-FINDINGS_OF_MEASURES: Final = ("labels-by-models:", "controls-contradict-qualification:")
+BY_MODELS: Final = "labels-by-models:"
+BELIED: Final = "controls-contradict-qualification:"
+FINDINGS_OF_MEASURES: Final = (
+    BY_MODELS,
+    BELIED,
+    "interval-narrowed:",
+    "ratings-left-out:",
+    "authors-may-rate:",
+)
+"""What a published bundle need not show: there it is as the certificate has it."""
 
 
 def measure_findings(
     qualifications: Mapping[str, Document | None], controls: Mapping[str, Document]
 ) -> list[str]:
     """Return codes: of measures held against labels by models, and of judges that a run belies."""
-    by_models, belied = FINDINGS_OF_MEASURES
     read = {name: one for name, one in qualifications.items() if one is not None}
     return [
-        *(f"{by_models}{name}" for name, one in read.items() if is_by_policy(one)),
+        *(f"{BY_MODELS}{name}" for name, one in read.items() if is_by_policy(one)),
         *(
-            f"{belied}{name}"
+            f"{BELIED}{name}"
             for name in read.keys() & controls
             if errs_more(controls[name], read[name])
         ),

@@ -194,7 +194,7 @@ def check_published(
         findings=_findings(
             evidence,
             counted.findings(
-                evidence, results, documents.at(TIER, "facts", "determinism_differences")
+                evidence, results, documents.at(TIER, "facts", "determinism_differences"), None
             ),
         ),
     )

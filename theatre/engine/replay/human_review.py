@@ -320,6 +320,35 @@ async def rating_items(journal: RunJournal, rubric: OpenedRubric) -> tuple[Ratin
     return tuple(found[episode_id] for episode_id in rubric.items)
 
 
+LEFT_OUT = "ratings-left-out"
+AUTHORS_MAY_RATE = "authors-may-rate"
+
+
+def rating_findings(
+    template: JsonObject, trail: ProgrammeTrail, aggregate: JsonObject
+) -> list[str]:
+    """Return what a reader must know of those who rated, a code for each criterion.
+
+    That scores were given which do not count, as who gave them did not rate every answer: a rating
+    that goes badly can be left before its last one. That nothing keeps the author from rating: the
+    template lets him, or names none.
+    """
+    counted = cast("dict[str, dict[str, int]]", aggregate["human_scores"] or {})
+    is_named = bool(_authors(template, trail))
+    found = []
+    for rating in committed_ratings(template):
+        if rating.criterion_id is None or rating.step_id not in counted:
+            continue
+        rubric = trail.rubrics.get(rating.step_id)
+        lines = [] if rubric is None else rubric.scores
+        gave = {identity(cast("str", line["scorer"])) for line in lines}
+        if len(gave) > counted[rating.step_id]["scorers"]:
+            found.append(f"{LEFT_OUT}:{rating.criterion_id}")
+        if not (is_named and rating.scorer_must_not_be_author):
+            found.append(f"{AUTHORS_MAY_RATE}:{rating.criterion_id}")
+    return found
+
+
 def _authors(template: JsonObject, trail: ProgrammeTrail) -> tuple[str, ...]:
     """Return who wrote the template and the constructs, as far as they are named."""
     metadata = template.get("metadata")

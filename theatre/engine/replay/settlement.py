@@ -47,6 +47,7 @@ from theatre.engine.replay.context import (
     cancellation_check,
     run_in_thread,
 )
+from theatre.engine.replay.human_review import rating_findings
 from theatre.engine.replay.scoring_pass import DistinctEvidence, ScoringPass
 from theatre.engine.replay.self_check import RefusedDraft, check_draft, refuse
 from theatre.engine.replay.tier_evidence import (
@@ -66,6 +67,7 @@ from theatre.engine.replay.workflow import (
 )
 from theatre.engine.resolution import ProgrammeStatus
 from theatre.engine.scoring import (
+    Aggregator,
     TheatreScoringProvider,
     baseline_findings,
     data_findings,
@@ -82,7 +84,7 @@ from theatre.engine.scoring.run_controls import (
     read_controls,
 )
 from theatre.engine.templates import ProductTheatreTemplate
-from theatre.engine.tier_assigner import TierAssessment, TierAssigner
+from theatre.engine.tier_assigner import MIN_CRITERION_N, TierAssessment, TierAssigner
 
 SEALED = "sealed"
 REHEARSAL = "rehearsal"
@@ -225,7 +227,7 @@ class Settlement:
                 isolation=weakest_isolation(read_isolation(trail.activated).values()),
                 documents=documents,
                 episode_root=root.hexdigest(),
-                findings=self._find_findings(trail.activated, ending, facts, *documents),
+                findings=self._find_findings(trail, ending, facts, aggregator, *documents),
                 qualifications=datasets.qualifications(self._receipt.template_snapshot),
                 controls=read_controls(
                     self._receipt.template_snapshot,
@@ -260,9 +262,10 @@ class Settlement:
 
     def _find_findings(
         self,
-        activated: JsonObject,
+        trail: ProgrammeTrail,
         ending: ResolutionResult,
         calls: CallFacts,
+        aggregator: Aggregator,
         audit: JsonObject,
         baselines: JsonObject,
     ) -> tuple[str, ...]:
@@ -271,10 +274,15 @@ class Settlement:
         The environment at the start is compared with that of the commitment, and with that of the
         previous certificate where one is known.
         """
-        began, before = activated.get("environment"), activated.get("previous_environment")
+        began, before = (
+            trail.activated.get(name) for name in ("environment", "previous_environment")
+        )
         is_as_before = began == self._receipt.environment and before in (None, began)
         policy = self._template.execution_policy
-        is_unknown = policy.deterministic_sample == 0 or calls.determinism_differences > 0
+        # Of few that are asked twice all can be alike by luck: one pair of coins is, half the time.
+        is_unknown = (
+            policy.deterministic_sample < MIN_CRITERION_N or calls.determinism_differences > 0
+        )
         harness = self._template.product_theatre_config.harness
         return (
             *(() if harness is None else (f"harness:{harness}",)),
@@ -284,6 +292,8 @@ class Settlement:
             *scorer_findings(self._receipt.template_snapshot, self._template),
             *data_findings(audit),
             *baseline_findings(baselines, ending.aggregate),
+            *aggregator.narrowed(ending.aggregate),
+            *rating_findings(self._receipt.template_snapshot, trail, ending.aggregate),
         )
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line
 from theatre.engine.coin import Draws
@@ -27,6 +28,8 @@ from theatre.engine.models import (
 )
 from theatre.engine.scoring.arithmetic import (
     NANO,
+    Z,
+    exact,
     nano_to_number,
     ratio,
     rounded_number,
@@ -55,6 +58,9 @@ _MIN_UNITS = 2
 _MOST_UNCOUNTED = 256
 """So many rows of results that differ wait to be counted: most runs have fewer in all."""
 _NOT_HASHED = frozenset({"results_hash", "score_intervals"})
+NARROWED = "interval-narrowed"
+"""The finding where an interval over clusters says more than the single episodes would."""
+
 _COUNTED = ("scored", "missing", "not_applicable", "declined", "unscored")
 
 
@@ -227,6 +233,22 @@ class Aggregator:
             if criterion in columns and criterion not in found:
                 scores = self._units.means(columns[criterion], self._answered)
                 found[criterion] = self._labelled_by(panel, scores)
+        return found
+
+    def narrowed(self, aggregate: JsonObject) -> list[str]:
+        """Return a code for each criterion whose interval clusters make less than half as wide.
+
+        Than a normal one over single episodes. An author chooses them, and can after he has seen
+        the answers: right and wrong ones put together differ little. `aggregate` is that of
+        `finish`.
+        """
+        intervals = cast("Mapping[str, Mapping[str, float | None]]", aggregate["score_intervals"])
+        found = []
+        for criterion, tally in self._all.tallies.items():
+            low, high = (exact(intervals[criterion][end] or 0) for end in ("low", "high"))
+            alone = exact(Z) ** 2 * (1 - self._human.share_of(criterion)) ** 2 * tally.variance
+            if self._units.clustered and (high - low) ** 2 < alone:
+                found.append(f"{NARROWED}:{criterion}")
         return found
 
     def _labelled_by(self, panel: Panel, scores: dict[int, float]) -> LabelledItems:

@@ -88,8 +88,6 @@ class NotApplicable(StrEnum):
     """Its scorer is a function of what a judge was asked about the answer."""
     HUMAN = "human"
     """People have a share in its score."""
-    NO_FIELD = "no-field"
-    """The template does not say in which member the answer stands."""
     UNPLAYABLE = "unplayable"
     """The runner of its episodes does not bring one to an end where the answers are trivial."""
 
@@ -234,8 +232,7 @@ class BaselineScores:
         self._seed = commitment_hash
         rated = {rating.criterion_id for rating in provider.ratings if rating.share is not None}
         self._reasons = {
-            plan.criterion_id: _reason(plan, rated=rated, placed=players is None)
-            for plan in provider.criteria
+            plan.criterion_id: _reason(plan, rated=rated) for plan in provider.criteria
         }
         self._plans = [
             plan for plan in provider.criteria if self._reasons[plan.criterion_id] is None
@@ -317,11 +314,11 @@ class BaselineScores:
                     if isinstance(answer, Absent):
                         continue
                     hops: dict[str, JsonObject] = {name: {} for name in self._constructs}
-                    hops[construct] = _with_value(path, answer)
+                    hops[construct] = output = _with_value(path, answer)
                     case = ScoringCase(
                         input_data=episode.input_data,
                         expected=expected,
-                        answer=answer,
+                        answer=output if path is None else answer,
                         params=plan.params,
                         hops=hops,
                     )
@@ -331,9 +328,14 @@ class BaselineScores:
             for column, of_baseline in zip(columns.values(), results, strict=True):
                 column.add(of_baseline, episode.cluster_key)
 
-    def _place(self, plan: CriterionPlan) -> tuple[str, str]:
-        """Return which construct's output holds the answer, the last one by default, and where."""
-        construct, named, path = cast("str", plan.params["field"]).partition(":")
+    def _place(self, plan: CriterionPlan) -> tuple[str, str | None]:
+        """Return which construct's output holds the answer, the last one by default, and where.
+
+        None: the answer is all of the output.
+        """
+        if not isinstance(field := plan.params.get("field"), str):
+            return self._constructs[-1], None
+        construct, named, path = field.partition(":")
         return (construct, path) if named else (self._constructs[-1], construct)
 
     def _leading_expectations(
@@ -423,16 +425,11 @@ def baseline_findings(baselines: JsonObject, aggregate: JsonObject) -> list[str]
     return found
 
 
-def _reason(
-    plan: CriterionPlan, *, rated: Collection[str | None], placed: bool
-) -> NotApplicable | None:
-    """Return why a criterion has no baselines; an answer that is `placed` needs a place."""
+def _reason(plan: CriterionPlan, *, rated: Collection[str | None]) -> NotApplicable | None:
+    """Return why a criterion has no baselines."""
     if plan.scorer.judgement is not None:
         return NotApplicable.JUDGED
-    if plan.criterion_id in rated:
-        return NotApplicable.HUMAN
-    missing = placed and not isinstance(plan.params.get("field"), str)
-    return NotApplicable.NO_FIELD if missing else None
+    return NotApplicable.HUMAN if plan.criterion_id in rated else None
 
 
 def _one_of(plan: CriterionPlan, expected: JsonValue | Absent) -> JsonValue | Absent:
@@ -450,17 +447,22 @@ def _empty_like(expected: JsonValue) -> JsonValue:
     return {} if isinstance(expected, dict) else None
 
 
-def _copied(sent: JsonObject, path: str, expected: JsonValue) -> JsonValue:
+def _copied(sent: JsonObject, path: str | None, expected: JsonValue) -> JsonValue:
     """Return what the input itself has where the answer is sought, else all texts in it."""
-    own = at_path(sent, path)
+    own = sent if path is None else at_path(sent, path)
     if not isinstance(own, Absent):
         return own
     leaves = string_leaves(sent)
     return [*leaves] if isinstance(expected, list) else "\n".join(leaves)
 
 
-def _with_value(path: str, value: JsonValue) -> JsonObject:
-    """Return an output that has `value` at `path`, and nothing else."""
+def _with_value(path: str | None, value: JsonValue) -> JsonObject:
+    """Return an output that has `value` at `path`, and nothing else.
+
+    Without a path the output is `value`, or empty where that is no object.
+    """
+    if path is None:
+        return value if isinstance(value, dict) else {}
     for name in reversed(path.split(".")):
         value = {name: value}
     return cast("JsonObject", value)

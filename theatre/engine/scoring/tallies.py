@@ -30,6 +30,7 @@ COMPOSITE = "composite_score"
 """The composite's key among the criteria; no criterion may have this name."""
 
 _MISSING = Verdict.MISSING
+_MIN_UNITS = 2
 
 
 @dataclass(slots=True)
@@ -37,6 +38,7 @@ class CriterionTally:
     """Exact running sums of one criterion over the episodes that were run."""
 
     nano_sum: int = 0
+    nano_squares: int = 0
     ones: int = 0
     graded: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -48,6 +50,7 @@ class CriterionTally:
             return
         self.counts["scored"] += times
         self.nano_sum += times * result.nano
+        self.nano_squares += times * result.nano * result.nano
         self.ones += times * (result.nano == NANO)
         self.graded += times * (result.nano not in {0, NANO})
 
@@ -60,6 +63,13 @@ class CriterionTally:
     def mean(self) -> Fraction | None:
         """Return the criterion's score: failures count against it, refusals not at all."""
         return self.mean_over("scored", "missing")
+
+    @property
+    def variance(self) -> Fraction:
+        """Return that of the mean of so many single episodes, in units of 1; 0 below two."""
+        n = self.counts["scored"] + self.counts["missing"]
+        squares = n * self.nano_squares - self.nano_sum * self.nano_sum
+        return Fraction(squares, n * n * (n - 1) * NANO * NANO) if n >= _MIN_UNITS else Fraction(0)
 
 
 def weigh(plans: Sequence[CriterionPlan], scores: Sequence[Fraction | None]) -> Fraction | None:
