@@ -186,8 +186,8 @@ def test_a_judge_is_not_asked_about_what_is_not_there(
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize(("weight", "named"), [(0, ["unweighted-judge:recall"]), (0.5, [])])
-def test_what_a_judge_decides_for_nothing_is_named_where_it_decides_elsewhere(
+@pytest.mark.parametrize(("weight", "named"), [(0.09, ["unweighted-judge:recall"]), (0.1, [])])
+def test_what_a_judge_decides_for_next_to_nothing_is_named_where_it_decides_elsewhere(
     tmp_path: Path, weight: float, named: list[str]
 ) -> None:
     chosen: JsonObject = {

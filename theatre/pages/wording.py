@@ -72,7 +72,7 @@ FINDINGS: Mapping[str, str] = {
     "own-scorer": "{} is scored by a program of an author's own: what it measures is his word",
     "answered-by-another": "{} is measured on the answer of another construct of the chain",
     "form-alone": "{} has no right answer: one in good form to any question has all of it",
-    "unweighted-judge": "{} counts for nothing, though the same judge's word counts elsewhere",
+    "unweighted-judge": "{} counts for little, though the same judge's word counts elsewhere",
     "one-expectation": "One answer is always expected for {}: saying it each time would do",
     "baseline-meets-interval": "On {} an answer without any work does as well",
     "labels-by-models": "The measure of {} was held against labels that language models made",

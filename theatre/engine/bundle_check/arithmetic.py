@@ -188,7 +188,7 @@ class Plan:
         """Return a code for each criterion that says less of the construct than it seems to.
 
         An unknown scorer decides it, another construct of the chain answered it, the form of an
-        answer is all that counts, or a judge scores it for nothing who decides another criterion.
+        answer is all that counts, or it weighs less than a tenth of what its judge decides too.
         """
         decides = {
             name: self.scorers[name]
@@ -198,11 +198,16 @@ class Plan:
         own = [f"own-scorer:{name}" for name, it in decides.items() if it not in SCORER_KINDS]
         own += [f"answered-by-another:{name}" for name in decides if name in self.of_others]
         own += [f"form-alone:{name}" for name in decides if name in self.form_alone]
-        judges = {it for it in decides.values() if SCORER_KINDS.get(it) == "judged"}
+        shares = dict(zip(self.ids, self.shares, strict=True))
+        heaviest = {
+            it: max(shares[name] for name in decides if decides[name] == it)
+            for it in decides.values()
+            if SCORER_KINDS.get(it) == "judged"
+        }
         return own + [
             f"unweighted-judge:{name}"
-            for name, share in zip(self.ids, self.shares, strict=True)
-            if not share and self.scorers[name] in judges
+            for name, share in shares.items()
+            if 10 * share < heaviest.get(self.scorers[name], 0)
         ]
 
     def weighted(self, values: Mapping[str, Fraction | None]) -> Fraction | None:

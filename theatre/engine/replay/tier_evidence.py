@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, cast
 
 from theatre.engine.bundle_check.arithmetic import FORM_SCORERS, SCORER_KINDS
@@ -238,13 +239,17 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
 
     That no release ships the scorer that decides it; that it is about the answer of another
     construct of the chain than that under test; that it holds answers to no expectation; that a
-    judge's word on it has no weight, where the same judge's word on another criterion has one.
+    judge's word on it weighs less than a tenth of the same judge's word on another criterion.
     """
     choices = {name: cast("str", one["scorer"]) for name, one in criteria_scorers(document).items()}
     judges = {name for name, kind in SCORER_KINDS.items() if kind == ScorerKind.JUDGED}
     own = _by_machine(document, template, set(choices.values()) - SCORER_KINDS.keys())
     judged = _by_machine(document, template, judges)
-    idle = (name for name, scorer in choices.items() if scorer in judged.values())
+    weights = {name: exact(weight) for name, weight in template.criteria.weights.items()}
+    heaviest = {
+        judge: max(weights.get(name, Fraction(1)) for name, one in judged.items() if one == judge)
+        for judge in judged.values()
+    }
     return (
         *(f"{OWN_SCORER}:{criterion}" for criterion in own),
         *(
@@ -259,8 +264,8 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
         ),
         *(
             f"{UNWEIGHTED_JUDGE}:{name}"
-            for name in idle
-            if template.criteria.weights.get(name) == 0
+            for name, scorer in choices.items()
+            if scorer in heaviest and 10 * weights.get(name, Fraction(1)) < heaviest[scorer]
         ),
     )
 
