@@ -20,9 +20,11 @@ from theatre.engine.replay.recording import facts_of
 from theatre.engine.replay.tier_evidence import (
     CallFacts,
     few_ratings_caps,
+    scorer_findings,
     tier_document,
     tier_facts_of,
 )
+from theatre.engine.templates import product_template
 from theatre.engine.tier_assigner import (
     CriterionCounts,
     TierAssigner,
@@ -376,3 +378,22 @@ def test_a_construct_that_could_read_the_answers_caps_the_tier_and_an_open_netwo
         receipt(), aggregate, noted(record()), AUDIT, isolation=isolation, bundle_complete=True
     )
     assert facts.extra_caps == cap
+
+
+@pytest.mark.parametrize("panel", [False, True])
+@pytest.mark.parametrize(("model", "named"), [("m-1", ["judges-itself:colour"]), ("m-2", [])])
+def test_a_model_that_judges_its_own_answers_is_named(
+    model: str, named: list[str], *, panel: bool
+) -> None:
+    judge: JsonObject = {"provider": "openai", "model": "m-1"}
+    other: JsonObject = {**judge, "model": "m-3"}
+    params: JsonObject = {"panel": {"judges": [other, judge]}} if panel else {"judge": judge}
+    template = with_changes(
+        TEMPLATE,
+        {
+            "/scoring/criteria_scorers/colour": {"scorer": "llm_judge", "params": params},
+            "/product_theatre_config/adapter_settings": {"model": model},
+        },
+    )
+    assert [*scorer_findings(template, product_template(template))] == named
+    assert Plan(template).scorer_findings() == named

@@ -72,6 +72,7 @@ FINDINGS: Mapping[str, str] = {
     "own-scorer": "{} is scored by a program of an author's own: what it measures is his word",
     "answered-by-another": "{} is measured on the answer of another construct of the chain",
     "form-alone": "{} has no right answer: one in good form to any question has all of it",
+    "judges-itself": "A judge of {} is the model whose answers it judges",
     "unweighted-judge": "{} counts for little, though the same judge's word counts elsewhere",
     "one-expectation": "One answer is always expected for {}: saying it each time would do",
     "baseline-meets-interval": "On {} an answer without any work does as well",

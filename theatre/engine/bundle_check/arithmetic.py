@@ -172,6 +172,15 @@ class Plan:
             and "expected" not in (scorers[name].get("params") or {})
         }
         """Criteria that need no ground truth."""
+        answering = {own["model"] for _, _, _, own in settings_of(template) if "model" in own}
+        self.judged_by_own = {
+            name
+            for name in self.ids
+            for params in [scorers.get(name, {}).get("params") or {}]
+            for judge in (params.get("panel") or {"judges": [params.get("judge") or {}]})["judges"]
+            if judge.get("model") in answering
+        }
+        """Criteria of which a judge is a model that answers, too."""
 
     def template_caps(self) -> list[str]:
         """Return the codes for what other programs made, and for what too few answers decide."""
@@ -188,7 +197,8 @@ class Plan:
         """Return a code for each criterion that says less of the construct than it seems to.
 
         An unknown scorer decides it, another construct of the chain answered it, the form of an
-        answer is all that counts, or it weighs less than a tenth of what its judge decides too.
+        answer is all that counts, who answers judges it, or it weighs less than a tenth of what its
+        judge decides elsewhere.
         """
         decides = {
             name: self.scorers[name]
@@ -198,6 +208,7 @@ class Plan:
         own = [f"own-scorer:{name}" for name, it in decides.items() if it not in SCORER_KINDS]
         own += [f"answered-by-another:{name}" for name in decides if name in self.of_others]
         own += [f"form-alone:{name}" for name in decides if name in self.form_alone]
+        own += [f"judges-itself:{name}" for name in decides if name in self.judged_by_own]
         shares = dict(zip(self.ids, self.shares, strict=True))
         heaviest = {
             it: max(shares[name] for name in decides if decides[name] == it)

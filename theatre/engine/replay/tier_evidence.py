@@ -12,7 +12,13 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
-from theatre.engine.models import REPEATS, SINGLE_CALL, InvocationStatus, ScorerKind
+from theatre.engine.models import (
+    REPEATS,
+    SINGLE_CALL,
+    InvocationStatus,
+    ScorerKind,
+    judges_of,
+)
 from theatre.engine.oracle_contract import DECLARED_ADAPTERS, Isolation
 from theatre.engine.replay.usage import UsageTally
 from theatre.engine.scoring import committed_ratings, exact
@@ -62,6 +68,7 @@ HARNESS_SCORER = "harness_score"
 OWN_SCORER = "own-scorer"
 ANSWERED_BY_ANOTHER = "answered-by-another"
 FORM_ALONE = "form-alone"
+JUDGES_ITSELF = "judges-itself"
 UNWEIGHTED_JUDGE = "unweighted-judge"
 """The finding where what decides is no scorer that a release ships: its author's word."""
 
@@ -239,12 +246,16 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
 
     That no release ships the scorer that decides it; that it is about the answer of another
     construct of the chain than that under test; that it holds answers to no expectation; that a
-    judge's word on it weighs less than a tenth of the same judge's word on another criterion.
+    model judges it which also answers; that a judge's word on it weighs less than a tenth of the
+    same judge's word on another criterion.
     """
     choices = {name: cast("str", one["scorer"]) for name, one in criteria_scorers(document).items()}
     judges = {name for name, kind in SCORER_KINDS.items() if kind == ScorerKind.JUDGED}
     own = _by_machine(document, template, set(choices.values()) - SCORER_KINDS.keys())
     judged = _by_machine(document, template, judges)
+    choices_of, config = template.scoring.criteria_scorers, template.product_theatre_config
+    settings = [one.adapter_settings for one in config.construct_endpoints.values()]
+    answering = {one["model"] for one in [config.adapter_settings, *settings] if "model" in one}
     weights = {name: exact(weight) for name, weight in template.criteria.weights.items()}
     heaviest = {
         judge: max(weights.get(name, Fraction(1)) for name, one in judged.items() if one == judge)
@@ -255,12 +266,17 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
         *(
             f"{ANSWERED_BY_ANOTHER}:{name}"
             for name in _by_machine(document, template, set(choices.values()))
-            if _answering(template, name) != template.product_theatre_config.construct_under_test
+            if _answering(template, name) != config.construct_under_test
         ),
         *(
             f"{FORM_ALONE}:{name}"
             for name in _by_machine(document, template, FORM_SCORERS)
-            if "expected" not in template.scoring.criteria_scorers[name].params
+            if "expected" not in choices_of[name].params
+        ),
+        *(
+            f"{JUDGES_ITSELF}:{name}"
+            for name in judged
+            if any(one.get("model") in answering for one in judges_of(choices_of[name].params))
         ),
         *(
             f"{UNWEIGHTED_JUDGE}:{name}"
