@@ -33,6 +33,7 @@ NOW = datetime(2026, 11, 21, 2, 7, tzinfo=UTC)
 PILOT = """
 import os
 import sys
+import time
 
 from theatre.construct_kit import Refusal, construct
 
@@ -60,8 +61,7 @@ def answer(input_data):
         case "crash":
             os._exit(9)
         case "hang":
-            while True:
-                pass
+            time.sleep(60)
 
 
 @construct(id="somebody-else")
