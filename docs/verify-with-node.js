@@ -150,7 +150,7 @@ function cosigned(witness, { text, signatures }) {
   }
   return null;
 }
-let quorum = 'none';
+let quorum;
 const policy = policyFile ? fs.readFileSync(policyFile, 'utf8') : trust.policy;
 for (const [word, name, ...rest] of policy.split('\n').map((line) => line.trim().split(/[ \t]+/))) {
   if (word === 'witness') {
@@ -166,7 +166,7 @@ for (const [word, name, ...rest] of policy.split('\n').map((line) => line.trim()
     quorum = name;
   }
 }
-assert(known.get(quorum)(), `expected the witnesses of ${quorum}, got ${times.length} in all`);
+assert(known.get(quorum)?.(), `expected the witnesses of ${quorum}, got ${times.length} in all`);
 console.log(`witnesses           ${times.length} cosigned both, asked for: ${quorum}`);
 
 // 5 The key counted then. Without a witness that rests on the issuer's own word.

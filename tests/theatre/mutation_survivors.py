@@ -73,6 +73,8 @@ ISSUERS_WORD: Mapping[str, str] = {
     "certificate.json/issuer": "who the issuer is",
     "commitment_receipt.json/environment": "what it ran on",
     "commitment_receipt.json/environment/*": "what it ran on",
+    "commitment_receipt.json/isolation": "what was closed at the commitment",
+    "commitment_receipt.json/isolation/*": "what was closed at the commitment",
     "resolution.json/steps/*/result/error_detail": "how a step failed",
     f"{CALL}/attempts/*/raw": "what was sent that was not accepted",
     f"{CALL}/attempts/*/reason": "why an answer was not accepted",

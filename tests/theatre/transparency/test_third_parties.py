@@ -234,6 +234,7 @@ def test_the_packages_of_sigstore_refuse_another_place_tree_or_log(
         ('"revoked_index":null', '"revoked_index":3'),
         ('"valid_until":null', '"valid_until":"2026-01-02T00:00:00Z"'),
         ("\\nquorum w\\n", "\\ngroup both all w other\\nquorum both\\n"),
+        ("\\nquorum w\\n", "\\n"),
     ],
 )
 def test_a_key_that_did_not_count_and_a_missing_witness_are_refused(
