@@ -23,7 +23,7 @@ from theatre.engine.errors import ParseError, TheatreError
 from theatre.files.yaml_files import parse_yaml
 from theatre.harness.folder import DATASET, GROUND_TRUTH, TEMPLATE, criteria_of, recorded_template
 from theatre.harness.inspect_log import declared, harness_pin, measure_of, read_sample
-from theatre.harness.samples import HarnessLogError, Measure, identifier
+from theatre.harness.samples import SCORES, HarnessLogError, Measure, identifier
 from theatre.scorers import load_scorers
 
 if TYPE_CHECKING:
@@ -51,7 +51,11 @@ class TaskRecording:
 
     def end_sample(self, document: dict[str, Any]) -> None:
         """Record one sample; a retried one is recorded as failed, whatever the last try gave."""
-        sample = read_sample(document, self.measures, epochs=self.epochs)
+        try:
+            sample = read_sample(document, self.measures, epochs=self.epochs)
+        except HarnessLogError as error:
+            self.changed = str(error)
+            return
         if self.committed.get(sample.episode_id) != canonical_sha256(sample.episode()):
             self.changed = f"expected sample {sample.episode_id} as committed, got another one"
             return
@@ -83,7 +87,8 @@ class TaskRecording:
             report = self.run.seal(self.changed)
         except (TheatreError, OSError) as error:
             return f"theatre {self.run.theatre_id} is not sealed: {error}"
-        ended = report["verification_tier"] or f"{report['outcome_reason']}: {self.changed}"
+        why = [str(one) for one in (report["outcome_reason"], self.changed) if one]
+        ended = report["verification_tier"] or ": ".join(why)
         return f"theatre {self.run.theatre_id}: {report['outcome']}, {ended}"
 
 
@@ -103,6 +108,10 @@ def begin_task(spec: dict[str, Any], plan: dict[str, Any], samples: list[Any]) -
     )
     if not measures:
         raise HarnessLogError("expected a task with a scorer, got none")
+    if "criteria_scorers" in draft:
+        # Of the others nothing counts, whatever they give.
+        named = json.dumps(draft["criteria_scorers"])
+        measures = tuple(one for one in measures if f'"{SCORES}.{one.name}"' in named)
     folder = (workspace.home / "harness" / identifier(spec["task"]) / spec["eval_id"]).resolve()
     folder.mkdir(parents=True)
     epochs = int(spec["config"].get("epochs") or 1)
@@ -189,6 +198,10 @@ def _begin(data: TaskStart, registry_create: Callable[..., Any]) -> TaskRecordin
         made = registry_create("task", spec["task_registry_name"] or "", **arguments)
         # A function that does not say that it returns a Task is given back uncalled.
         made = made if hasattr(made, "dataset") else made(**arguments)
+        seed = spec["config"].get("sample_shuffle")
+        if seed and not made.dataset.shuffled:
+            # As inspect_ai does before it numbers them; without a seed the order is another one.
+            made.dataset.shuffle(None if seed is True else seed)
         task = begin_task(spec, plan, _chosen(made.dataset, spec))
     except (TheatreError, LookupError, NameError, ValueError, TypeError, OSError) as error:
         _say(f"nothing is recorded: expected a task that can be committed, got {error}")

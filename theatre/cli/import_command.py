@@ -76,7 +76,7 @@ def import_(  # noqa: PLR0913  # one argument an option
         scores=scores,
         episode_id=id_column,
     )
-    found = _read(kind, log, prompt, columns, construct)
+    found = _read(kind, log, prompt, columns, construct, with_scores=not ground_truth)
     if not ground_truth and kind in {"jsonl", "csv"} and not (answers or scores):
         raise click.UsageError("expected --answer EXPECTED=COLUMN or --score, or --ground-truth")
     report = write_folder(found, out, load_scorers(), with_answers=not ground_truth)
@@ -96,13 +96,21 @@ def _pairs(words: tuple[str, ...], expected: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
-def _read(kind: str, log: Path, prompt: int | None, columns: Columns, construct: str) -> HarnessLog:
+def _read(  # one argument an option
+    kind: str,
+    log: Path,
+    prompt: int | None,
+    columns: Columns,
+    construct: str,
+    *,
+    with_scores: bool,
+) -> HarnessLog:
     what = f"{log} as {kind} writes it"
     with reading(what):
         if kind == "inspect":
-            found = read_inspect_log(log)
+            found = read_inspect_log(log, with_scores=with_scores)
         elif kind == "promptfoo":
-            found = read_promptfoo_results(log, prompt=prompt)
+            found = read_promptfoo_results(log, prompt=prompt, with_scores=with_scores)
         else:
             return read_rows(log, columns, is_csv=kind == "csv", construct=construct)
 

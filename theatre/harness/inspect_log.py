@@ -23,6 +23,7 @@ from theatre.harness.samples import (
     Measure,
     criterion_name,
     identifier,
+    read_score,
     unit_score,
 )
 
@@ -34,8 +35,8 @@ _MEANS = ("accuracy", "mean")
 _MOST_BYTES = 1 << 30
 
 
-def read_inspect_log(path: Path) -> HarnessLog:
-    """Read a finished log; HarnessLogError for anything else."""
+def read_inspect_log(path: Path, *, with_scores: bool = True) -> HarnessLog:
+    """Read a finished log, or its questions alone; HarnessLogError for anything else."""
     header = _header(path)
     spec = header.get("eval")
     if not isinstance(spec, dict) or header.get("status") != "success":
@@ -43,7 +44,7 @@ def read_inspect_log(path: Path) -> HarnessLog:
             f"expected a log with the status success in {path}, got {header.get('status')!r:.40}: "
             "finish the evaluation, for example with inspect eval-retry"
         )
-    measures = tuple(_measures(header))
+    measures = tuple(_measures(header)) if with_scores else ()
 
     def samples() -> Iterator[HarnessSample]:
         return (
@@ -119,9 +120,10 @@ def read_sample(
     given = {name: (score or {}).get("value") for name, score in scores.items()}
     several = [value for value in given.values() if isinstance(value, dict)]
     values = {
-        criterion_name(name): _value(value)
-        for one in (given, *several)
-        for name, value in one.items()
+        criterion_name(one): value
+        for members in (given, *several)
+        for one, value in members.items()
+        if not isinstance(value, dict)
     }
     return HarnessSample(
         episode_id=name if epochs == 1 else f"{name}-epoch-{epoch}",
@@ -129,7 +131,10 @@ def read_sample(
         input_data={"input": _question(document["input"])},
         expected_output={TARGET: target if isinstance(target, list) else [target]},
         output_data=None if failed else {COMPLETION: completion},
-        scores={one.name: values.get(one.name) for one in measures},
+        scores={
+            one.name: read_score(_number(values.get(one.name)), f"{one.name} of sample {name}")
+            for one in measures
+        },
         error=str(failed.get("message")) if isinstance(failed, dict) else None,
     )
 
@@ -174,7 +179,9 @@ def _measures(header: dict[str, Any]) -> Iterator[Measure]:
 
 
 def _completion(output: dict[str, Any]) -> str:
-    """Return the text that inspect_ai's scorers see."""
+    """Return the text that inspect_ai's scorers see: a solver may set it without a choice."""
+    if isinstance(output.get("completion"), str):
+        return str(output["completion"])
     choices = output.get("choices") or []
     content = choices[0]["message"]["content"] if choices else ""
     if isinstance(content, str):
@@ -182,8 +189,8 @@ def _completion(output: dict[str, Any]) -> str:
     return "\n".join(part["text"] for part in content if part.get("type") == "text")
 
 
-def _value(value: Any) -> float | None:  # noqa: ANN401  # a log may hold anything that JSON can
-    return _LETTERS.get(value) if isinstance(value, str) else unit_score(value)
+def _number(value: Any) -> Any:  # noqa: ANN401  # a log may hold anything that JSON can
+    return _LETTERS.get(value, value) if isinstance(value, str) else value
 
 
 def _address(url: str | None) -> str | None:

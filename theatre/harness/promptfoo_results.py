@@ -15,7 +15,7 @@ from theatre.harness.samples import (
     Measure,
     criterion_name,
     identifier,
-    unit_score,
+    read_score,
 )
 
 OUTPUT, PASSED = "output", "passed"
@@ -28,8 +28,10 @@ _OURS: dict[str, tuple[str, JsonObject]] = {
 """Type of an assertion → the scorer of ours that decides it, and its parameters."""
 
 
-def read_promptfoo_results(path: Path, *, prompt: int | None = None) -> HarnessLog:
-    """Read the results of one prompt with one provider, the `prompt`th from 0.
+def read_promptfoo_results(
+    path: Path, *, prompt: int | None = None, with_scores: bool = True
+) -> HarnessLog:
+    """Read the results of one prompt with one provider, the `prompt`th from 0, or its questions.
 
     Raises HarnessLogError for another file, and where there are several and `prompt` is None.
     """
@@ -58,7 +60,7 @@ def read_promptfoo_results(path: Path, *, prompt: int | None = None) -> HarnessL
         construct=identifier(asked["provider"]),
         declared={"provider": asked["provider"], "prompt": asked["raw"]},
         measures=(*_measures(own), Measure(name=PASSED, reported=reported)),
-        samples=lambda: map(_sample, own),
+        samples=lambda: (_sample(one, with_scores=with_scores) for one in own),
     )
 
 
@@ -96,13 +98,14 @@ def _measures(results: list[dict[str, Any]]) -> Iterator[Measure]:
     yield from found.values()
 
 
-def _sample(result: dict[str, Any]) -> HarnessSample:
+def _sample(result: dict[str, Any], *, with_scores: bool) -> HarnessSample:
     """Return one result; errors of the provider are samples without an answer."""
     output = (result.get("response") or {}).get("output")
     expected: JsonObject = {}
     scores: dict[str, float | None] = {}
     for name, one, said in _judged(result):
-        scores[name] = unit_score(said.get("score"))
+        if with_scores:
+            scores[name] = read_score(said.get("score"), f"{name} of test {result['testIdx']}")
         value = one["value"]
         if one["type"] == "equals":
             # promptfoo compares texts: its 5 equals an answer that is the text "5".

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject
 from theatre.files.tables import csv_rows, json_rows
 from theatre.harness.samples import (
     HarnessLog,
@@ -15,10 +14,8 @@ from theatre.harness.samples import (
     HarnessSample,
     Measure,
     criterion_name,
-    unit_score,
+    read_score,
 )
-
-_TRUTHS = {"true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,24 +88,8 @@ def _sample(row: JsonObject, number: int, columns: Columns, path: Path) -> Harne
         expected_output={criterion_name(at): row[at] for at in columns.expected} or None,
         output_data={criterion_name(one): row[at] for one, at in answers.items()} or None,
         scores={
-            criterion_name(at): _score(row[at], f"{at} in line {number} of {path}")
+            criterion_name(at): read_score(row[at], f"{at} in line {number} of {path}")
             for at in columns.scores
         },
         error="the table has no column with answers",
     )
-
-
-def _score(value: JsonValue, where: str) -> float | None:
-    """Return a score, None for null and an empty cell; HarnessLogError for anything else."""
-    if isinstance(value, str):
-        word = value.strip().lower()
-        if not word:
-            return None
-        with contextlib.suppress(ValueError):
-            value = _TRUTHS[word] if word in _TRUTHS else float(word)
-    score = unit_score(value)
-    if score is None and value is not None:
-        raise HarnessLogError(
-            f"expected a score of 0 to 1, true, false or nothing as {where}, got {value!r:.80}"
-        )
-    return score

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +14,7 @@ from theatre.engine.errors import DatasetError
 from theatre.engine.models import Scorer, ScoringCase
 
 _LONGEST_CRITERION = 64 - len("_reported")
+_TRUTHS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 SCORES = "scores"
 """The member of an answer with what the harness said of it: measure → number or null."""
 
@@ -116,6 +118,25 @@ def unit_score(value: JsonValue) -> float | None:
     if isinstance(value, bool | int | float) and 0 <= value <= 1:
         return float(value)
     return None
+
+
+def read_score(value: JsonValue, where: str) -> float | None:
+    """Return a score, None for null, an empty text and NaN; HarnessLogError for anything else.
+
+    What is no number from 0 to 1 is never left out of a mean: that one would be of the others.
+    """
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if not word:
+            return None
+        with contextlib.suppress(ValueError):
+            value = _TRUTHS[word] if word in _TRUTHS else float(word)
+    score = unit_score(value)
+    if score is None and value is not None and value == value:  # noqa: PLR0124  # but for NaN
+        raise HarnessLogError(
+            f"expected a score of 0 to 1, true, false or nothing as {where}, got {value!r:.80}"
+        )
+    return score
 
 
 def rescore(measure: Measure, sample: HarnessSample, scorers: Mapping[str, Scorer]) -> float | None:

@@ -219,6 +219,30 @@ def test_rows_of_a_table_are_questions_answers_and_scores(tmp_path: Path) -> Non
     }
 
 
+def test_what_a_solver_answered_itself_is_the_answer(tmp_path: Path) -> None:
+    log = json.loads((LOGS / "sums-12.json").read_bytes())
+    for sample in log["samples"]:
+        said = sample["output"]["choices"][0]["message"]["content"]
+        sample["output"] |= {"choices": [], "completion": said}
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(log))
+    report = imported_of("inspect", path, "--out", tmp_path / "new")
+    assert [one["differing"] for one in report["measures"]] == [0] * len(report["measures"])
+    assert report["measures"][0]["recomputed"] > 0
+
+
+def test_a_score_on_another_scale_is_never_left_out_of_a_mean(tmp_path: Path) -> None:
+    log = json.loads((LOGS / "sums-12.json").read_bytes())
+    log["samples"][3]["scores"]["match"]["value"] = 7
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(log))
+    refused = run("inspect", path, "--out", tmp_path / "new")
+    assert "expected a score of 0 to 1, true, false or nothing as match of sample" in str(
+        refused.exception
+    )
+    imported_of("inspect", path, "--out", tmp_path / "new", "--ground-truth")
+
+
 def test_ground_truth_alone_has_no_answers(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"id": "a", "text": "x", "label": 1}\n{"id": "b", "text": "y", "label": 2}\n')

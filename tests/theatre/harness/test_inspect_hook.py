@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,20 @@ def test_what_is_not_as_committed_gets_no_certificate(
     assert ": failed, harness-changed: expected " in task.seal()
     view = Workspace.from_environment().store.view(task.run.theatre_id)
     assert not list(view.folder.glob("evidence_bundle_*"))
+
+
+def test_a_score_on_another_scale_is_never_left_out_of_a_mean(spec: dict[str, Any]) -> None:
+    spec["scorers"].append({"name": "grade"})
+    task = begin_task(spec, LOG["plan"], SAMPLES)
+    for sample, grade in zip(SAMPLES, [1, 0, 7, "yes", "no"], strict=False):
+        scores = {**sample["scores"], "grade": {"value": grade}}
+        task.end_sample(sample | {"scores": scores})
+    assert "as grade of sample" in task.give_up()
+    chosen = {"match": {"scorer": "text_match", "params": {"field": "completion"}}}
+    Path(os.environ[VARIABLE]).write_text(json.dumps({"criteria_scorers": chosen}))
+    alone = begin_task(spec | {"eval_id": "other"}, LOG["plan"], SAMPLES)
+    assert alone.measures == ()
+    alone.give_up()
 
 
 def test_a_task_that_ends_before_its_samples_has_failed(task: TaskRecording) -> None:
