@@ -54,7 +54,7 @@ async def stream_theatre(request: Request, user: Principal, theatre_id: UUID) ->
     async with service.engine.connect() as connection:
         await read_theatre(connection, str(theatre_id), user_id=user.user_id)
     after = request.headers.get("last-event-id", "")
-    seen = min(int(after), _HIGHEST) if after.isascii() and after.isdigit() else 0
+    seen = min(int(after[:20]), _HIGHEST) if after.isascii() and after.isdigit() else 0
     stream = _written(service, str(theatre_id), user_id=user.user_id, after=seen)
     service.rates.open_stream(user.user_id)
     return _CountedStream(stream, lambda: service.rates.close_stream(user.user_id))

@@ -38,7 +38,7 @@ from theatre.transparency.notes import Checkpoint, Note
 from theatre.transparency.tiles import TILE_WIDTH, decode_bundle, encode_bundle, tile_path
 
 _PATH = re.compile(
-    r"tile/(?P<level>entries|[0-9]{1,2})/(?P<number>(?:x[0-9]{3}/)*[0-9]{3})"
+    r"tile/(?P<level>entries|[0-9]{1,2})/(?P<number>(?:x[0-9]{3}/){0,4}[0-9]{3})"
     r"(?:\.p/(?P<width>[0-9]{1,3}))?",
     re.ASCII,
 )

@@ -143,6 +143,8 @@ def assert_kept_while_true(client: Client, theatre: JsonObject, statement: str) 
         "/log/tile/0/0",
         "/log/tile/0/000.p/002",
         "/log/tile/0/x000/000.p/1",
+        f"/log/tile/0/{'x001/' * 4}000",
+        f"/log/tile/entries/{'x001/' * 8}000",
         "/log/tile/entries/000.p/0",
         f"/log/proof/{'ab' * 32}",
         f"/certificates/{theatre['id']}/sigstore",

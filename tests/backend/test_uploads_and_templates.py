@@ -155,5 +155,7 @@ def test_who_watches_is_told_until_the_end_and_resumes_where_it_was(
     assert [int(version) for version, _, _ in told] == sorted(int(one) for one, _, _ in told)
     again = events(ada, path, **{"Last-Event-ID": told[-1][0]})
     assert [(version, kind) for version, kind, _ in again] == [(told[-1][0], "end")]
+    ahead = events(ada, path, **{"Last-Event-ID": "9" * 5000})
+    assert [kind for _, kind, _ in ahead] == ["end"]
     assert bob.get(f"{path}/events").slug == "not-found"
     assert client.get(f"{path}/events").slug == "unauthenticated"
