@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +208,19 @@ def test_what_a_kind_needs_is_named() -> None:
         assert names in refused.output
     assert not Path("Word parity 2").exists()
     assert "did you mean command?" in start("--yes", "--construct", "comand").output
+
+
+def test_the_readme_checks_the_newest_of_several_runs(folder: Path) -> None:
+    assert start("--yes").exit_code == 0
+    project = folder / "Word parity 2"
+    for at, run in enumerate(("b", "a", "c")):
+        bundle = project / ".echelon" / "theatres" / run / f"evidence_bundle_{run}"
+        bundle.mkdir(parents=True)
+        os.utime(bundle, (at, at))
+    (said,) = re.findall(r'(?m)^echelon check (".*")', (project / "README.md").read_text("utf-8"))
+    shell = ["sh", "-c", f"printf '%s|' {said}"]
+    found = subprocess.run(shell, cwd=project, capture_output=True, text=True, check=True)
+    assert found.stdout == ".echelon/theatres/c/evidence_bundle_c|"
 
 
 def test_there_is_one_job_for_ci(folder: Path) -> None:
