@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from theatre.engine.bundle_check.arithmetic import usage_of as checked_usage
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.bundle_check.batches import CallFacts, Recorded
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.replay.usage import UsageTally, usage_of
 
 PRICES = {"input": 0.15, "output": 0.6}
@@ -70,3 +71,21 @@ def test_what_three_calls_took_counted_by_hand() -> None:
         "cost_usd": 0.45,
         "latency_ms": {"p50": 6, "p95": 700, "p99": 700},
     }
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"response": {"latency_ms": "5"}},
+        {"response": {"latency_ms": 5}, "usage": None},
+        {"response": {"latency_ms": 5}, "usage": {"input_tokens": 1}},
+        {"response": {"latency_ms": 5}, "usage": {"input_tokens": 1, "output_tokens": "x"}},
+    ],
+)
+def test_a_call_of_another_form_takes_nothing_and_ends_no_check(odd: JsonObject) -> None:
+    """It is told of the record itself; a sum over it ended the check of a stranger's bundle."""
+    facts = CallFacts()
+    calls: list[JsonValue] = [call(5, (1, 2)), {**call(5), "attempts": [odd]}]
+    calls.append({**call(5), "construct_id": ["a"]})
+    facts.note(Recorded({"calls": calls}))
+    assert checked_usage(UNPRICED, facts.taken) == checked_usage(UNPRICED, [call(5, (1, 2))])

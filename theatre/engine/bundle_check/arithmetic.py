@@ -1217,7 +1217,10 @@ def usage_of(template: Document, calls: Iterable[Document]) -> Document | None:
 
 
 def taken_by(call: Document) -> Document | None:
-    """Return of a call what `usage_of` reads; None where its adapter sends envelopes."""
+    """Return of a call what `usage_of` reads; None where its adapter sends envelopes.
+
+    Raises KeyError or TypeError for another form.
+    """
     if str(call["adapter"]).partition("@")[0] not in PLAIN_ADAPTERS:
         return None
     attempts = [
@@ -1225,6 +1228,10 @@ def taken_by(call: Document) -> Document | None:
         | ({"usage": one["usage"]} if "usage" in one else {})
         for one in call["attempts"]
     ]
+    forms = [type(one["response"]["latency_ms"]) is int for one in attempts]
+    forms += [is_usage(one["usage"]) for one in attempts if "usage" in one]
+    if not all(forms) or not isinstance(call["construct_id"], str):
+        raise TypeError("expected a call with times and tokens as numbers")
     return {"adapter": call["adapter"], "construct_id": call["construct_id"], "attempts": attempts}
 
 
