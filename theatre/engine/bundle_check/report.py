@@ -156,6 +156,8 @@ def printable(text: str) -> str:
     plain = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if len(plain) > _MAX_TEXT:
         plain = f"{plain[:_MAX_TEXT]}… (cut)"
+    if plain.isprintable():
+        return plain
     return "".join(
         sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii")
         for sign in plain
