@@ -98,8 +98,10 @@ def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_tex
     assert "product_observer_v1: observer @ ce4148af29c2" in written
     assert {
         "best trivial answer",
-        "BACKTESTED; 163 questions, 163 distinct; answers-in-inputs; baseline-meets-interval; "
-        "within-item-variance-unknown",
+        (
+            "BACKTESTED; 163 questions, 163 distinct; answers-in-inputs; baseline-meets-interval; "
+            "within-item-variance-unknown"
+        ),
     } <= set(written)
 
 
