@@ -70,7 +70,7 @@ ANSWERED_BY_ANOTHER = "answered-by-another"
 FORM_ALONE = "form-alone"
 JUDGES_ITSELF = "judges-itself"
 UNWEIGHTED_JUDGE = "unweighted-judge"
-"""The finding where what decides is no scorer that a release ships: its author's word."""
+"""Findings on what decides a criterion: see `scorer_findings`."""
 
 BY_HEART = "no release ships it, and it may know the labelled set by heart"
 
