@@ -69,7 +69,7 @@ def test_the_verdict_stands_first_with_score_n_interval_tier_and_its_end(
     verdict = said(observer).partition("In short")[0]
     assert "observer reached 47 % of the possible score over 3 criteria, in 163 episodes" in verdict
     assert "(95 % interval: 42 to 52 %)" in verdict
-    assert "BACKTESTED until 21 February 2027. Signed and logged, run 1 of 1." in verdict
+    assert "BACKTESTED until 26 February 2027. Signed and logged, run 1 of 1." in verdict
     # What limits it stands next to it.
     assert "163 of 163 questions hold their own answer, word for word" in verdict
     assert "On canvas_enrichment_freshness an answer without any work does as well" in verdict
@@ -251,11 +251,11 @@ def test_a_badge_quotes_all_that_the_wording_rule_asks_for() -> None:
     title = badge.partition("<title>")[2].partition("</title>")[0]
     for part in (
         *("BACKTESTED", "47\N{NO-BREAK SPACE}%", "n = 163", "42 to 52\N{NO-BREAK SPACE}%"),
-        *("resolved 2026-11-23", "expires 2027-02-21", CERTIFICATE["commitment_hash"]),
+        *("resolved 2026-11-28", "expires 2027-02-26", CERTIFICATE["commitment_hash"]),
     ):
         assert part in title
     shown = "".join(re.findall(r">([^<]+)</text>", badge))
-    for part in ("BACKTESTED", "47", "42 to 52", "n = 163", "2026-11-23", "2027-02-21"):
+    for part in ("BACKTESTED", "47", "42 to 52", "n = 163", "2026-11-28", "2027-02-26"):
         assert part in shown
     assert CERTIFICATE["commitment_hash"][:12] in shown
 

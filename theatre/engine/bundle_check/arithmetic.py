@@ -1174,7 +1174,9 @@ DECLARED: Final = {"openai", "anthropic", "mcp", "container", *RECORDED}
 
 def settings_of(template: Document) -> Iterator[tuple[str, str, str, Document]]:
     """Yield construct, adapter type, place and settings of each endpoint of a template."""
-    config = template["product_theatre_config"]
+    config = template.get("product_theatre_config")
+    if config is None:
+        return
     under_test = config["construct_under_test"]
     place = config.get("adapter_endpoint") or f"construct:{under_test}"
     yield under_test, config["adapter_type"], place, config.get("adapter_settings") or {}
