@@ -184,7 +184,7 @@ OTHER: list[tuple[str, int, Edit, set[str]]] = [
     ("a repeat that differed, made the same", OTHERWISE,
      lambda r: r["calls"][3]["attempts"][0]["response"].update(
          output_data=r["calls"][1]["attempts"][0]["response"]["output_data"]),
-     {"certificate-fields", "tier"}),
+     {"tier"}),
     ("a repeat that was the same, made to differ", TWICE,
      lambda r: r["calls"][3]["attempts"][0]["response"]["output_data"].update(again=5), {"tier"}),
     ("a repeat that failed, not counted", TWICE,

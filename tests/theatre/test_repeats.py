@@ -253,7 +253,7 @@ def test_a_certificate_names_both_estimands(random_run: Finished) -> None:
 def test_answers_that_differ_when_each_is_asked_once_leave_the_variance_unknown(
     tmp_path: Path,
 ) -> None:
-    records, changes = episodes(6), {"/execution_policy/deterministic_sample": 6}
+    records, changes = episodes(30), {"/execution_policy/deterministic_sample": 30}
     stage = pilot_stage(tmp_path / "varies", records, changes=changes)
     varies = stage.run(ScriptedAdapter(at_random))
     assert "within-item-variance-unknown" in cast(
