@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -14,21 +13,13 @@ import psycopg
 from backend.database.embedded import EmbeddedServer
 from backend.database.sessions import OWNER
 from backend.errors import EmbeddedServerError
-from tests.theatre.echelon_process import until
-
-
-def connected(server: EmbeddedServer) -> psycopg.Connection | None:
-    try:
-        return psycopg.connect(server.address(OWNER))
-    except psycopg.OperationalError:
-        return None
 
 
 def answer(server: EmbeddedServer, line: str) -> str:
     if line == "close":
         server.close()
         return "closed"
-    with until(partial(connected, server), "a server that answers") as connection:
+    with psycopg.connect(server.address(OWNER)) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS remarks (remark text PRIMARY KEY)")
         if line == "all":
             rows = connection.execute("SELECT remark FROM remarks ORDER BY remark").fetchall()
@@ -47,9 +38,8 @@ def main() -> None:
         print(f"refused {error}".replace("\n", " "), flush=True)  # noqa: T201 - it speaks on stdout
         return
     print("ready", flush=True)  # noqa: T201 - it speaks on stdout
-    with server.revived():
-        for line in sys.stdin:
-            print(answer(server, line.strip()), flush=True)  # noqa: T201 - it speaks on stdout
+    for line in sys.stdin:
+        print(answer(server, line.strip()), flush=True)  # noqa: T201 - it speaks on stdout
     server.close()
 
 

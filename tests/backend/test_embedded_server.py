@@ -18,7 +18,7 @@ from backend.database.embedded.programs import Account
 from backend.database.sessions import APPLICATION
 from backend.errors import EmbeddedServerError
 from tests.backend.embedded_home import EmbeddedHome, pids
-from tests.theatre.echelon_process import REPOSITORY, until
+from tests.theatre.echelon_process import REPOSITORY
 
 ORDINARY = 65534
 # Without any right of root's but to look into folders: the Python of the tests may lie in a closed
@@ -195,20 +195,6 @@ def test_a_user_outlives_the_one_that_started_the_server_and_was_killed(
     assert home.processes() == []
 
 
-def test_after_a_kill_of_postgresql_the_process_that_uses_it_starts_it_again(
-    home: EmbeddedHome,
-) -> None:
-    with home.user() as user:
-        user.hear()
-        user.tell("kept")
-        began = user.tell("began")
-        home.kill(home.postmaster)
-        until(lambda: user.tell("began") != began, "another server")
-        assert user.tell("all") == "kept"
-        user.leave()
-    assert home.processes() == []
-
-
 def test_after_a_kill_of_everything_the_next_process_goes_on(home: EmbeddedHome) -> None:
     with home.user() as user:
         user.hear()
@@ -216,18 +202,6 @@ def test_after_a_kill_of_everything_the_next_process_goes_on(home: EmbeddedHome)
         home.kill(user.process.pid, home.keeper(), *home.processes())
     with home.user() as user:
         assert (user.hear(), user.tell("all")) == ("ready", "kept")
-        user.leave()
-    assert home.processes() == []
-
-
-def test_a_server_whose_keeper_was_killed_stops_and_is_started_again(home: EmbeddedHome) -> None:
-    with home.user() as user:
-        user.hear()
-        user.tell("kept")
-        began = user.tell("began")
-        home.kill(home.keeper())
-        until(lambda: user.tell("began") != began, "another server")
-        assert user.tell("all") == "kept"
         user.leave()
     assert home.processes() == []
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -15,6 +16,7 @@ from backend.errors import MigrationError
 from backend.settings import Settings
 from tests.backend.databases import Database
 from tests.backend.embedded_home import EmbeddedHome
+from tests.theatre.echelon_process import until
 
 
 @pytest.fixture
@@ -44,6 +46,27 @@ def test_without_an_address_the_embedded_database_is_migrated_and_stopped_at_the
         with open_database(Settings(home=home.home)) as address:
             assert who_and_where(address) == (APPLICATION, head_revision())
         assert home.processes() == []
+
+
+@pytest.mark.parametrize(
+    "which",
+    [lambda home: home.postmaster, EmbeddedHome.keeper],
+    ids=["PostgreSQL", "its keeper"],
+)
+def test_an_embedded_database_that_is_killed_is_started_again_by_the_process_that_uses_it(
+    home: EmbeddedHome, which: Callable[[EmbeddedHome], int]
+) -> None:
+    def began() -> object:
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(address) as connection:
+            return connection.execute("SELECT pg_postmaster_start_time()").fetchone()
+        return None
+
+    with open_database(Settings(home=home.home)) as address:
+        first = began()
+        home.kill(which(home))
+        until(lambda: began() not in {first, None}, "another server")
+        assert who_and_where(address) == (APPLICATION, head_revision())
+    assert home.processes() == []
 
 
 def test_an_operators_database_is_migrated_by_its_owner(empty_database: Database) -> None:
