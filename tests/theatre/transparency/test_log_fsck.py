@@ -204,6 +204,8 @@ def test_the_command_has_a_word_and_an_exit_code_for_each_end(
 ) -> None:
     home = TrustHome(tmp_path)
     monkeypatch.setenv("ECHELON_TRUST_HOME", str(tmp_path))
+    # Away from the theatres of a checkout in which someone has run one.
+    monkeypatch.chdir(tmp_path)
     home.open(issuer="me", at=datetime(2026, 11, 23, tzinfo=UTC))
 
     def fsck() -> tuple[int, str, int]:
