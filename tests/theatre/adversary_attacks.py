@@ -416,6 +416,30 @@ def chosen_clusters(folder: Path) -> str:
     )
 
 
+def matched_clusters(folder: Path) -> str:
+    """Put together answers whose two criteria make up for each other: all clusters are alike."""
+    asked: list[JsonObject] = [
+        {**one, "cluster_key": f"pair {number // 2}"} for number, one in enumerate(episodes(60))
+    ]
+    right = ([(True, True), (False, False)], [(True, False)] * 2, [(False, True)] * 2)
+
+    def answer(request: OracleInvocationRequest) -> JsonObject:
+        pair, half = divmod(cast("int", request.input_data["seq"]) - 1, 2)
+        wrong = cast("JsonObject", WRONG["output_data"])
+        # All alike would have no interval: in the last pair one half has both.
+        chosen = (True, True) if (pair, half) == (29, 1) else right[pair % 3][half]
+        given = zip(EXPECTED, chosen, strict=True)
+        return {
+            "output_data": {
+                name: (EXPECTED if is_right else wrong)[name] for name, is_right in given
+            }
+        }
+
+    changes: JsonObject = {"/criteria/weights": {"colour": 0.5, "recall": 0.5}}
+    finished = pilot_stage(folder, asked, changes=changes).run(ScriptedAdapter(answer))
+    return f"paid: {findings_of(finished, 'interval', of='composite_score')}"
+
+
 def no_single_field(folder: Path) -> str:
     """Have all of an answer looked at, so that no baseline has a place to stand in."""
     asked = [
@@ -428,14 +452,14 @@ def no_single_field(folder: Path) -> str:
     return f"paid: {findings_of(stage.run(ScriptedAdapter(lambda _: said)), 'baseline')}"
 
 
-def findings_of(finished: Finished, *names: str) -> str:
-    """Return the tier of a run, and those of its findings on the colour that begin like this."""
+def findings_of(finished: Finished, *names: str, of: str = "colour") -> str:
+    """Return the tier of a run, and those of its findings on one score that begin like this."""
     said = judged(finished.bundle)
     assert said.startswith("consistent")
     assert "stand-alone" not in said
     certificate: Any = finished.document("certificate.json")
     found = [
-        one for one in certificate["findings"] if one.startswith(names) and one.endswith(":colour")
+        one for one in certificate["findings"] if one.startswith(names) and one.endswith(f":{of}")
     ]
     return f"{certificate['verification_tier']}, finding {', '.join(found)}"
 
@@ -494,6 +518,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "one-friend": one_friend,
     "own-praise": own_praise,
     "chosen-clusters": chosen_clusters,
+    "matched-clusters": matched_clusters,
     "no-single-field": no_single_field,
     "set-back": set_back,
 }

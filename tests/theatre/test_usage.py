@@ -83,7 +83,7 @@ def test_what_three_calls_took_counted_by_hand() -> None:
     ],
 )
 def test_a_call_of_another_form_takes_nothing_and_ends_no_check(odd: JsonObject) -> None:
-    """It is told of the record itself; a sum over it ended the check of a stranger's bundle."""
+    """Its line in the check says so; a sum over it ended the check of a stranger's bundle."""
     facts = CallFacts()
     calls: list[JsonValue] = [call(5, (1, 2)), {**call(5), "attempts": [odd]}]
     calls.append({**call(5), "construct_id": ["a"]})

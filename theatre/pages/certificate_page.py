@@ -201,7 +201,7 @@ def _finding(certificate: Document, code: object) -> tuple[str, str | None]:
     if code in _COUNTED:
         counted = "Some" if audit is None else audit[_COUNTED[str(code)]]
         return words, counted if audit is None else f"{counted} of {audit['episodes']}"
-    return words, part
+    return words, "the composite" if part == COMPOSITE else part
 
 
 # What it is worth.

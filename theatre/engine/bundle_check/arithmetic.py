@@ -619,25 +619,34 @@ class Tally:
         return interval_of(method, ends)
 
     def narrowed(self, aggregate: Document) -> list[str]:
-        """Return a code for each criterion whose interval clusters make less than half as wide.
+        """Return a code for each score whose interval clusters make less than half as wide.
 
         Than score ± z · √(Σ (x - mean)² / n (n - 1)) over episodes (docs/certificate.md).
         """
+        machine = [1 - self.plan.human.get(name, 0) for name in self.plan.ids]
+        weights = [w * part for w, part in zip(self.plan.shares, machine, strict=True)]
         found = []
-        for place, name in enumerate(self.plan.ids if self.clusters else ()):
-            values = [(row[place], times) for (_, row), times in self.rows.items()]
-            kept = [(Fraction(value, NANO), times) for value, times in values if value is not None]
-            n = sum(times for _, times in kept)
-            if n < MIN_UNITS:
+        for place, name in enumerate([*self.plan.ids, COMPOSITE] if self.clusters else ()):
+            kept: Counter[int | Fraction] = Counter()
+            for (_, row), times in self.rows.items():
+                value = self._weighted(row, weights) if name == COMPOSITE else row[place]
+                if value is not None:
+                    kept[value * (1 if name == COMPOSITE else machine[place])] += times
+            n, interval = kept.total(), aggregate["score_intervals"][name]
+            if n < MIN_UNITS or interval["low"] is None:
                 continue
-            mean = sum((value * times for value, times in kept), Fraction(0)) / n
-            squares = sum((times * (value - mean) ** 2 for value, times in kept), Fraction(0))
-            machine = 1 - (self.plan.human.get(name) or Fraction(0))
-            interval = aggregate["score_intervals"][name]
-            width = exact(interval["high"] or 0) - exact(interval["low"] or 0)
-            if width**2 < (exact(Z) * machine) ** 2 * squares / (n * (n - 1)):
+            total = sum(value * times for value, times in kept.items())
+            squares = sum(times * (n * value - total) ** 2 for value, times in kept.items())
+            width = (exact(interval["high"]) - exact(interval["low"])) * NANO
+            if width**2 < exact(Z) ** 2 * squares / (n**3 * (n - 1)):
                 found.append(f"interval-narrowed:{name}")
         return found
+
+    def _weighted(self, row: Sequence[int | None], weights: Sequence[int | Fraction]) -> int | None:
+        pairs = zip(self.plan.shares, row, strict=True)
+        total = sum(share for share, value in pairs if value is not None)
+        number = sum(w * (value or 0) for w, value in zip(weights, row, strict=True))
+        return int(number // total) if total else None
 
     def _is_whole(self, name: str) -> bool:
         place = self.plan.ids.index(name)

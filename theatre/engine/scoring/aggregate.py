@@ -24,7 +24,9 @@ from theatre.engine.models import (
     CriterionResult,
     EpisodeOutcome,
     InvocationStatus,
+    Scored,
     ScorerKind,
+    Verdict,
 )
 from theatre.engine.scoring.arithmetic import (
     NANO,
@@ -51,7 +53,13 @@ from theatre.engine.scoring.ratings import (
     PanelScores,
 )
 from theatre.engine.scoring.repeats import RepeatScores, RepeatTally, published_nano
-from theatre.engine.scoring.tallies import COMPOSITE, EpisodeGroup, ResampledUnits, weigh
+from theatre.engine.scoring.tallies import (
+    COMPOSITE,
+    CriterionTally,
+    EpisodeGroup,
+    ResampledUnits,
+    weigh,
+)
 
 _GAPS = ("missing", "excluded", "declined", "unscored")
 _MIN_UNITS = 2
@@ -93,7 +101,14 @@ class Aggregator:
         weights = {plan.criterion_id: plan.weight for plan in provider.criteria}
         scale = math.lcm(*(weight.denominator for weight in weights.values()))
         self._shares = {name: int(weight * scale) for name, weight in weights.items()}
+        people = {one.criterion_id: one.share for one in provider.ratings if one.in_aggregate}
+        self._machine = {
+            name: share if (given := people.get(name)) is None else share * (1 - given)
+            for name, share in self._shares.items()
+        }
         self._all = EpisodeGroup(provider.criteria)
+        self._lines = CriterionTally()
+        """Of each episode the machine's part of the weighted mean of its numbers."""
         self._split = SplitScores(provider.criteria) if provider.holdout_split else None
         calibrated = provider.calibration_criterion
         self._calibration = None if calibrated is None else CalibrationTally(calibrated)
@@ -138,9 +153,16 @@ class Aggregator:
         for (held_out, results), times in self._uncounted.items():
             scores = dict(zip(self._shares, results, strict=True))
             self._all.add(scores, times)
+            self._lines.add(self._weighted(scores), times)
             if self._split is not None:
                 self._split.add(scores, times, held_out=held_out)
         self._uncounted.clear()
+
+    def _weighted(self, scores: Mapping[str, CriterionResult]) -> CriterionResult:
+        shown = {name: published_nano(result) for name, result in scores.items()}
+        total = sum(self._shares[name] for name, nano in shown.items() if nano is not None)
+        nano = sum(self._machine[name] * (nano or 0) for name, nano in shown.items())
+        return Scored(int(nano // total)) if total else Verdict.NOT_APPLICABLE
 
     def _line(self, episode: ScoredEpisode, *, held_out: bool) -> bytes:
         """Return the canonical line of one episode: a failure shows as 0, every other gap as null.
@@ -236,19 +258,21 @@ class Aggregator:
         return found
 
     def narrowed(self, aggregate: JsonObject) -> list[str]:
-        """Return a code for each criterion whose interval clusters make less than half as wide.
+        """Return a code for each score whose interval clusters make less than half as wide.
 
         Than a normal one over single episodes. An author chooses them, and can after he has seen
-        the answers: right and wrong ones put together differ little. `aggregate` is that of
-        `finish`.
+        the answers: right and wrong ones put together differ little. Of the composite, those whose
+        criteria make up for each other. `aggregate` is that of `finish`.
         """
+        if not self._units.clustered:
+            return []
         intervals = cast("Mapping[str, Mapping[str, float | None]]", aggregate["score_intervals"])
         found = []
-        for criterion, tally in self._all.tallies.items():
-            low, high = (exact(intervals[criterion][end] or 0) for end in ("low", "high"))
-            alone = exact(Z) ** 2 * (1 - self._human.share_of(criterion)) ** 2 * tally.variance
-            if self._units.clustered and (high - low) ** 2 < alone:
-                found.append(f"{NARROWED}:{criterion}")
+        for name, tally in {**self._all.tallies, COMPOSITE: self._lines}.items():
+            low, high = intervals[name]["low"], intervals[name]["high"]
+            alone = exact(Z) ** 2 * (1 - self._human.share_of(name)) ** 2 * tally.variance
+            if low is not None and high is not None and (exact(high) - exact(low)) ** 2 < alone:
+                found.append(f"{NARROWED}:{name}")
         return found
 
     def _labelled_by(self, panel: Panel, scores: dict[int, float]) -> LabelledItems:
