@@ -26,6 +26,7 @@ from backend.main import create_app
 from tests.backend import faults
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
+from tests.theatre.echelon_process import until
 from theatre.engine.errors import (
     HumanScoreRefusedError,
     InvalidTransitionError,
@@ -140,8 +141,10 @@ def test_why_the_database_refuses_stands_in_the_log_and_in_no_answer(
     faults.faults.error = DBAPIError("INSERT", None, full)
     with caplog.at_level(logging.INFO, "backend.api.http.middleware"):
         reply = client.get("/fault")
+        # The line is written when the answer is on its way.
+        logged = until(lambda: [one for one in caplog.records if one.msg == "request"], "its line")
     assert (reply.slug, b"space" in reply.body) == ("not-ready", False)
-    (fields,) = [one.__dict__["fields"] for one in caplog.records if one.message == "request"]
+    (fields,) = (one.__dict__["fields"] for one in logged)
     assert fields["cause"] == "DiskFull: could not extend file: No space left on device"
 
 
