@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from tests.theatre.forged_bundle import check, document, failed_ids, load
 from tests.theatre.harness.conftest import LOGS
+from theatre.api import inspect_recording
 from theatre.api.inspect_hook import VARIABLE
 from theatre.api.inspect_recording import TaskRecording, begin_task
 from theatre.api.workspace import Workspace
@@ -57,6 +59,21 @@ def bundle_of(task: TaskRecording) -> Path:
     view = Workspace.from_environment().store.view(task.run.theatre_id)
     (bundle,) = view.folder.glob("evidence_bundle_*")
     return bundle
+
+
+def test_what_is_loaded_is_not_looked_through_again_and_what_comes_later_is(
+    spec: dict[str, Any],
+) -> None:
+    inspect_recording.load_engine.cache_clear()
+    loaded_before = [[] for _ in range(1000)]
+    frozen = gc.get_freeze_count()
+    begin_task(spec, LOG["plan"], SAMPLES).give_up()
+    assert gc.get_freeze_count() >= frozen + len(loaded_before)
+    assert gc.isenabled()
+    # Once a process: what an earlier task has made is collected.
+    frozen = gc.get_freeze_count()
+    begin_task({**spec, "eval_id": "another"}, LOG["plan"], SAMPLES).give_up()
+    assert gc.get_freeze_count() <= frozen
 
 
 def test_it_is_committed_before_the_first_sample_and_scores_as_the_harness_did(
