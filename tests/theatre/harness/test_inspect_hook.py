@@ -65,7 +65,7 @@ def test_what_is_loaded_is_not_looked_through_again_and_what_comes_later_is(
     spec: dict[str, Any],
 ) -> None:
     inspect_recording.load_engine.cache_clear()
-    loaded_before = [[] for _ in range(1000)]
+    loaded_before: list[list[int]] = [[] for _ in range(1000)]
     frozen = gc.get_freeze_count()
     begin_task(spec, LOG["plan"], SAMPLES).give_up()
     assert gc.get_freeze_count() >= frozen + len(loaded_before)
