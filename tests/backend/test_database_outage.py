@@ -72,3 +72,5 @@ def test_a_run_outlives_a_database_that_is_away(
             # Each connection of the service is found broken once.
             until(lambda: company.ada.get(path).status == 200, "an answer of the service")
             assert_whole(company, [path], episodes=5)
+            # Tried every two seconds, and said once.
+            assert company.pool.log().count("the log's writer has lost its database") == 1

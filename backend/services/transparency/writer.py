@@ -59,12 +59,17 @@ async def writing_log(
 
 
 async def _write_for_ever(engine: AsyncEngine, listener: ChangeListener, keys: LogKeys) -> None:
+    is_lost = False
     while True:
         try:
             async with hold_writer_lock(engine) as connection:
+                is_lost = False
                 await _write(connection, PostgresLog(engine), listener, keys)
         except (SQLAlchemyError, OSError) as error:
-            _log.warning("the log's writer has lost its database", exc_info=error)
+            # Once an outage: every two seconds, it would hide what else is logged.
+            if not is_lost:
+                _log.warning("the log's writer has lost its database", exc_info=error)
+            is_lost = True
         except TheatreError as error:
             # Another tree than the one that was signed, or another key: nothing is signed on it.
             fields = {"code": error.code, "detail": str(error)}
