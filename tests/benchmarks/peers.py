@@ -6,8 +6,10 @@ It asserts nothing.
 runs in the project's, where there is one: what inspect_ai installs is loaded by libraries of ours,
 too. Measured
 are processor time, user and system, and wall clock of whole processes: imports, data, run, results.
-Two sizes give what an episode more costs, without the start of either process. All of it twice: of
-a service that answers at once, and of one whose answers take `WAIT_SECONDS`, as a model's do.
+A second size, twice the first, gives what an episode more costs, without the start of either
+process. A smaller one would not: up to a thousand episodes, each record is a file of its own here.
+All of it twice: of a service that answers at once, and of one whose answers take `WAIT_SECONDS`, as
+a model's do.
 `python -m tests.benchmarks.peers [EPISODES] [ROUNDS]`.
 """
 
@@ -135,18 +137,18 @@ def compare(episodes: int, rounds: int, seconds: float) -> None:
     """Print the figures: of whole processes, and of an episode more, without what starts cost."""
     from tests.benchmarks.trivial_theatre import construct
 
-    few, whole, slopes = max(1, episodes // 4), [], []
+    more, whole, slopes = 2 * episodes, [], []
     with construct(seconds) as url, tempfile.TemporaryDirectory() as folder:
         one_round(url, Path(folder) / "bytecode-is-written", 1)
         for number in range(rounds):
-            small = one_round(url, Path(folder) / f"few-{number}", few)
-            large = one_round(url, Path(folder) / f"many-{number}", episodes)
+            small = one_round(url, Path(folder) / f"few-{number}", episodes)
+            large = one_round(url, Path(folder) / f"many-{number}", more)
             nothing = Taken(0, 0)
-            whole.append({name: large[name].since(nothing, episodes) for name in KINDS})
-            slopes.append({name: large[name].since(small[name], episodes - few) for name in KINDS})
+            whole.append({name: small[name].since(nothing, episodes) for name in KINDS})
+            slopes.append({name: large[name].since(small[name], more - episodes) for name in KINDS})
     waits = f"answers after {1000 * seconds:g} ms"
     show(f"{waits}: whole processes, {episodes} episodes", whole)
-    show(f"{waits}: an episode more, between {few} and {episodes}", slopes)
+    show(f"{waits}: an episode more, between {episodes} and {more}", slopes)
 
 
 if __name__ == "__main__":
