@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -60,7 +61,13 @@ from theatre.api.template_files import read_template
 from theatre.cli.adversaries.rehearsal import programs_folder, with_programs
 from theatre.cli.certificate_report import print_certificate
 from theatre.engine.bundle_check.standalone import verify
-from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line, parse_object
+from theatre.engine.canonical_json import (
+    JsonObject,
+    JsonValue,
+    canonical_bytes,
+    canonical_line,
+    parse_object,
+)
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import RunContext
 from theatre.files.run_journal import EPISODES as JOURNAL
@@ -452,6 +459,42 @@ def no_single_field(folder: Path) -> str:
     return f"paid: {findings_of(stage.run(ScriptedAdapter(lambda _: said)), 'baseline')}"
 
 
+def guess_again(folder: Path) -> str:
+    """Commit a shape that only right answers have, and guess anew when the engine asks again."""
+    colours = ("red", "blue", "teal")
+    right = {number: colours[number * number % 7 % 3] for number in range(1, 61)}
+    asked: list[JsonObject] = [
+        {**one, "expected_output": {**EXPECTED, "colour": right[number]}}
+        for number, one in enumerate(episodes(60), start=1)
+    ]
+    fits: list[JsonValue] = [
+        {
+            "properties": {
+                "colour": {"const": colour},
+                "seq": {"enum": [number for number in right if right[number] == colour]},
+            }
+        }
+        for colour in colours
+    ]
+    asked_before: Counter[str] = Counter()
+
+    def answer(request: OracleInvocationRequest) -> JsonObject:
+        colour = colours[asked_before[request.invocation_id] % 3]
+        asked_before[request.invocation_id] += 1
+        return {"output_data": {**EXPECTED, "colour": colour, "seq": request.input_data["seq"]}}
+
+    changes: JsonObject = {
+        "/resolution_programme/0/output_spec": {"oneOf": fits},
+        "/execution_policy/on_threshold": "continue",
+        "/execution_policy/retry_policy": {"max_retries": 2, "backoff_seconds": 0},
+    }
+    finished = pilot_stage(folder, asked, changes=changes).run(ScriptedAdapter(answer))
+    assert judged(finished.bundle).startswith("consistent")
+    assert max(asked_before.values()) == 1
+    assessment: Any = finished.document("tier.json")["assessment"]
+    return "; ".join(f"cap: {cap}" for cap in assessment["caps"] if "failure" in cap)
+
+
 def findings_of(finished: Finished, *names: str, of: str = "colour") -> str:
     """Return the tier of a run, and those of its findings on one score that begin like this."""
     said = judged(finished.bundle)
@@ -520,6 +563,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "chosen-clusters": chosen_clusters,
     "matched-clusters": matched_clusters,
     "no-single-field": no_single_field,
+    "guess-again": guess_again,
     "set-back": set_back,
 }
 """Attack by the name of its row."""

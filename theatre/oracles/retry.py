@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _GONE = frozenset({"unreachable", "disconnected", "key-refused"})
 _FREE = {"input": 0.0, "output": 0.0}
 _RETRIED = frozenset({InvocationStatus.TIMEOUT, InvocationStatus.ERROR})
+_FINAL = frozenset({"version-mismatch", "output-spec"})
 
 
 def make_retrying_invoker(sleep: Sleep) -> Invoker:
@@ -31,7 +32,8 @@ def make_retrying_invoker(sleep: Sleep) -> Invoker:
 
     Timeouts and errors are tried again, after `backoff_seconds`, then twice that, and so on;
     successes and refusals are final, and so is a `version-mismatch`: the same program would
-    report the same version.
+    report the same version. So is an answer that does not fit its `output_spec`: a shape that only
+    right answers have would let a construct guess until it is right.
     """
 
     async def invoke(
@@ -41,7 +43,7 @@ def make_retrying_invoker(sleep: Sleep) -> Invoker:
         attempts = [await adapter.invoke(request)]
         while len(attempts) <= policy.max_retries:
             latest = attempts[-1]
-            if latest.response.status not in _RETRIED or latest.reason == "version-mismatch":
+            if latest.response.status not in _RETRIED or latest.reason in _FINAL:
                 break
             # Doubling: a service under load needs more time at each attempt.
             await sleep(policy.backoff_seconds * 2 ** (len(attempts) - 1))

@@ -343,7 +343,7 @@ def _require_list(attempts: JsonValue | Nothing) -> Sequence[JsonValue]:
 
 
 def _is_retried(attempt: Tried) -> bool:
-    return attempt.status in _FAILURES and attempt.reason != "version-mismatch"
+    return attempt.status in _FAILURES and attempt.reason not in {"version-mismatch", OUTPUT_SPEC}
 
 
 def _read(document: JsonValue, invocation_id: str) -> Tried:

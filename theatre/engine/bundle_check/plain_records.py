@@ -527,7 +527,9 @@ def problems_of_attempts(committed: Committed, hop: Hop, call: Document, where: 
         yield from problems_of_attempt(hop, call, attempt, where)
         response, reason = attempt["response"], attempt["reason"]
         # Who may try again after an answer keeps the best of several.
-        again = response["status"] in FAILURES and reason != MISMATCH and number < most
+        again = (
+            response["status"] in FAILURES and reason not in {MISMATCH, MISFIT} and number < most
+        )
         if again != (number < len(attempts)):
             word = "not tried" if again else "tried"
             yield f"{where}: {word} again after {response['status']!r:.40}"
