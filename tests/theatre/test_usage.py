@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from theatre.cli.tables import format_usage
 from theatre.engine.bundle_check.arithmetic import usage_of as checked_usage
 from theatre.engine.bundle_check.batches import CallFacts, Recorded
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -89,3 +90,22 @@ def test_a_call_of_another_form_takes_nothing_and_ends_no_check(odd: JsonObject)
     calls.append({**call(5), "construct_id": ["a"]})
     facts.note(Recorded({"calls": calls}))
     assert checked_usage(UNPRICED, facts.taken) == checked_usage(UNPRICED, [call(5, (1, 2))])
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        ([call(5, (2, 1))], "1 call, 2 tokens in, 1 out, $0.0000009, p50"),
+        (
+            [call(5, (2, 1)), call(6)],
+            "2 calls, 2 tokens in, 1 out as counted for 1 of them, $0.0000009, p50",
+        ),
+        ([call(6)], "1 call, no tokens counted, p50"),
+    ],
+)
+def test_tokens_of_some_calls_are_not_shown_as_those_of_all(
+    calls: list[JsonObject], said: str
+) -> None:
+    usage = counted(calls, priced=True)
+    assert usage is not None
+    assert format_usage(usage).startswith(said)

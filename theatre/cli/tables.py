@@ -66,7 +66,9 @@ def format_usage(usage: Mapping[str, Any]) -> str:
     """Return what calls took, as a certificate's `usage` has it: tokens, dollars, quantiles."""
     facts = [f"{usage['calls']} call{'' if usage['calls'] == 1 else 's'}"]
     if usage["calls_counted"]:
-        facts.append(f"{usage['input_tokens']} tokens in, {usage['output_tokens']} out")
+        counted, of = usage["calls_counted"], usage["calls"]
+        partly = "" if counted == of else f" as counted for {counted} of them"
+        facts.append(f"{usage['input_tokens']} tokens in, {usage['output_tokens']} out{partly}")
         facts.append("no price" if usage["cost_usd"] is None else format_dollars(usage["cost_usd"]))
     else:
         facts.append("no tokens counted")

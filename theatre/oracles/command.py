@@ -183,7 +183,8 @@ def judge_output(output: bytes, ended: str | int, stderr: str) -> Said | CallFai
             raw=output[:MAX_ANSWER_BYTES],
         )
     try:
-        text = output.decode("utf-8")
+        # Some programs begin with a byte order mark, which is no part of what they say.
+        text = output.decode("utf-8-sig")
     except UnicodeDecodeError:
         return CallFailure(
             reason="not-utf-8", detail="expected UTF-8 on stdout, got other bytes", raw=output

@@ -221,7 +221,8 @@ class WebWay:
         client = httpx2.AsyncClient(
             transport=transport,
             headers=dict(self._headers.values),
-            timeout=httpx2.Timeout(30.0, read=300.0),
+            # How long an answer may take, the template says.
+            timeout=httpx2.Timeout(30.0, read=None),
             follow_redirects=False,
             trust_env=False,
         )

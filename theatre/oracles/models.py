@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field
 from yarl import URL
 
-from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.clock import Clock
 from theatre.engine.errors import ParseError
 from theatre.engine.models import InvocationStatus
@@ -49,6 +49,7 @@ _QUOTED = 300
 _LISTED = 8
 _MOST_TOKENS = 1_000_000_000
 _DEFAULT_MAX_TOKENS = 1024
+_CUT = frozenset({"length", "max_tokens", "model_context_window_exceeded"})
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -170,7 +171,7 @@ class ModelAdapter(PlainAdapter):
 
     async def _ask(self, request: OracleInvocationRequest) -> Said | CallFailure:
         body = self._settings.body(self._kind, request.input_data)
-        reply = await (await self._open()).call(body)
+        reply = await (await self._open()).call(body, seconds=request.metadata.timeout_seconds)
         if reply.reason is not None:
             reason = "unreachable" if reply.reason == CONNECTION else reply.reason
             is_late = reply.reason == TIMEOUT
@@ -183,7 +184,7 @@ class ModelAdapter(PlainAdapter):
         text = reply.body or ""
         said = read_message(self._kind, text)
         # A key in an answer would be published with the evidence.
-        if "[redacted]" in text and self._headers.values:
+        if reply.is_redacted:
             return CallFailure(
                 reason="credential-echoed",
                 detail="expected an answer without the key, got one with it",
@@ -209,7 +210,7 @@ class ModelAdapter(PlainAdapter):
                     f"expected {origin} to know the model {settings.model}, got {seen}{known}; "
                     "correct model, or the path in adapter_endpoint"
                 )
-            case "connection":
+            case "connection" if not reply.sent:
                 return (
                     f"expected {origin} to accept a connection, got {reply.body or 'none'}; start "
                     "the server, or correct adapter_endpoint"
@@ -233,17 +234,22 @@ def _names(reply: ProviderReply) -> list[str]:
 
 def read_message(kind: ProviderKind, text: str) -> Said | CallFailure:
     """Return what a model said in the body of its answer, with the tokens that it took."""
-    try:
-        message = parse_object(text.encode("utf-8", "surrogatepass"), max_bytes=MAX_ANSWER_BYTES)
-    except ParseError as error:
-        return CallFailure(reason=error.reason, detail=str(error), raw=text.encode())
     read = _anthropic_text if kind == "anthropic" else _openai_text
-    said, ended = read(message)
-    usage = _usage(message.get("usage"))
+    try:
+        # Not as strict as an answer is read: what stands around it, a seed of 64 bits say, is the
+        # provider's. The text in it is judged as ever.
+        found = json.loads(text)
+        message: JsonObject = found if isinstance(found, dict) else {}
+        said, why_ended = read(message)
+    except (ValueError, RecursionError):
+        detail = f"expected JSON, got {text[:200]!r}"
+        return CallFailure(reason="not-json", detail=detail, raw=text.encode())
+    # A word, wherever a server keeps to its interface.
+    usage, ended = _usage(message.get("usage")), str(why_ended)
     if ended in {"refusal", "content_filter"}:
         why = said or f"the provider ended the answer: {ended}"
         return Said(text=why, refused=True, usage=usage)
-    if ended in {"length", "max_tokens"}:
+    if ended in _CUT:
         return CallFailure(
             reason="cut-short",
             detail="expected a whole answer, got one that was cut at the limit of tokens; raise "
@@ -270,20 +276,26 @@ def _openai_text(message: JsonObject) -> tuple[str | None, object]:
     # Some servers have an empty one with each answer.
     if isinstance(refusal := said.get("refusal"), str) and refusal:
         return refusal, "refusal"
-    content = said.get("content")
-    if content is None and isinstance(said.get("tool_calls"), list):
-        # What it would call is its answer: nothing is called here.
-        content = _as_text(said["tool_calls"])
-    return (content if isinstance(content, str) else None), choice.get("finish_reason")
+    # What it would call is its answer, where it says nothing: nothing is called here.
+    return _text_of(said.get("content"), said.get("tool_calls")), choice.get("finish_reason")
 
 
 def _anthropic_text(message: JsonObject) -> tuple[str | None, object]:
     content = message.get("content")
-    blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
-    texts = [str(one.get("text", "")) for one in blocks if one.get("type") == "text"]
-    calls = [one for one in blocks if one.get("type") == "tool_use"]
-    said = "".join(texts) if texts else (_as_text(calls) if calls else None)
-    return said, message.get("stop_reason")
+    calls = [one for one in _parts(content) if one.get("type") == "tool_use"]
+    return _text_of(content, calls), message.get("stop_reason")
+
+
+def _parts(content: JsonValue) -> list[JsonObject]:
+    return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+
+
+def _text_of(content: JsonValue, calls: object) -> str | None:
+    """Return the text of a content, in one piece or in parts, else the calls, else None."""
+    texts = [one.get("text") for one in _parts(content) if one.get("type") == "text"]
+    words = [one for one in texts if isinstance(one, str)]
+    said = content if isinstance(content, str) else "".join(words) if words else None
+    return said if said or not calls else _as_text(calls)
 
 
 def _as_text(value: object) -> str:

@@ -69,7 +69,8 @@ class AnswerForm(BaseModel):
                     max_depth=MAX_INPUT_DEPTH - 2,
                 )
             except ParseError as error:
-                return CallFailure(reason=error.reason, detail=str(error), raw=text.encode())
+                raw = text.encode("utf-8", "replace")
+                return CallFailure(reason=error.reason, detail=str(error), raw=raw)
             value = value_at(document, self.pointer)
             if value is NO_SUCH_VALUE:
                 return _not_found(f"a value at {self.pointer}", text)

@@ -38,6 +38,7 @@ _CALLS: Final[Mapping[ProviderKind, str]] = {
     "openai": "/chat/completions",
 }
 _MODELS: Final[Mapping[ProviderKind, str]] = {"anthropic": "/v1/models", "openai": "/models"}
+_CONNECT_SECONDS: Final = 20.0
 _NO_KEY: Final = "none"
 """What an SDK is given where a server wants no key: it must have something."""
 
@@ -48,6 +49,7 @@ class ProviderReply:
 
     `wait` is how long the provider asks to wait, in seconds. Of a refusal `body` has the text.
     `sent` is false where nothing was connected: such a call cannot have cost anything.
+    `is_redacted` says that a secret was taken out of `body`.
     """
 
     status: int | None = None
@@ -55,6 +57,7 @@ class ProviderReply:
     body: str | None = None
     wait: float | None = None
     sent: bool = True
+    is_redacted: bool = False
 
 
 class ProviderClient:
@@ -80,9 +83,12 @@ class ProviderClient:
         self._max_bytes = max_bytes
         self._hide = hide
 
-    async def call(self, body: JsonObject) -> ProviderReply:
-        """Send one request; never raises for what the other side does."""
-        return await self._exchange("post", _CALLS[self._kind], body)
+    async def call(self, body: JsonObject, *, seconds: float | None = None) -> ProviderReply:
+        """Send one request; never raises for what the other side does.
+
+        `seconds` is how long its answer may be silent, in place of the client's own limit.
+        """
+        return await self._exchange("post", _CALLS[self._kind], body, seconds)
 
     async def find_model(self, model: str) -> ProviderReply:
         """Ask what is known of a model, which costs nothing."""
@@ -94,9 +100,11 @@ class ProviderClient:
         """Ask which models there are."""
         return await self._exchange("get", _MODELS[self._kind], None)
 
-    async def _exchange(self, method: str, path: str, body: JsonObject | None) -> ProviderReply:
+    async def _exchange(
+        self, method: str, path: str, body: JsonObject | None, seconds: float | None = None
+    ) -> ProviderReply:
         try:
-            response = await self._send(method, path, body)
+            response = await self._send(method, path, body, seconds)
         except self._errors.APITimeoutError as error:
             return ProviderReply(reason=TIMEOUT, sent=not self._is_unconnected(error))
         except self._errors.APIConnectionError as error:
@@ -106,15 +114,22 @@ class ProviderClient:
             return self._refused(error.response)
         if len(response.content) > self._max_bytes:
             return ProviderReply(status=response.status_code, reason="answer-too-large")
-        return ProviderReply(status=response.status_code, body=self._text_of(response))
+        text = response.content.decode("utf-8", "replace")
+        shown = self._hide(text)
+        return ProviderReply(status=response.status_code, body=shown, is_redacted=shown != text)
 
-    async def _send(self, method: str, path: str, body: JsonObject | None) -> httpx2.Response:
-        more: dict[str, Any] = {"cast_to": self._http.Response}
+    async def _send(
+        self, method: str, path: str, body: JsonObject | None, seconds: float | None
+    ) -> httpx2.Response:
+        options: dict[str, Any] = {}
+        if seconds is not None:
+            options["timeout"] = self._http.Timeout(seconds, connect=_CONNECT_SECONDS)
         if self._kind == "openai":
             # What the SDK takes from the environment unasked is no part of the request.
             omitted = self._errors.Omit()
             headers = {"OpenAI-Organization": omitted, "OpenAI-Project": omitted}
-            more["options"] = {"headers": headers}
+            options["headers"] = headers
+        more: dict[str, Any] = {"cast_to": self._http.Response, "options": options}
         made = self._sdk.get(path, **more) if method == "get" else None
         answer: httpx2.Response = await (made or self._sdk.post(path, body=body, **more))
         return answer
@@ -156,7 +171,7 @@ async def open_provider(
     """
     import httpx2  # noqa: PLC0415 - of the extra `models`
 
-    timeouts = timeouts or httpx2.Timeout(180.0, connect=20.0)
+    timeouts = timeouts or httpx2.Timeout(180.0, connect=_CONNECT_SECONDS)
     http_client = httpx2.AsyncClient(
         transport=transport, follow_redirects=False, timeout=timeouts, trust_env=transport is None
     )

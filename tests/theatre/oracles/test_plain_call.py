@@ -18,7 +18,7 @@ from yarl import URL
 
 from tests.theatre.cli.plain_constructs import KEY, openai_server, tool_server
 from tests.theatre.oracles.loopback import Received, Respond, response, serving
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.oracles.command import (
     CommandSettings,
@@ -76,6 +76,7 @@ def test_a_prompt_is_filled_in_one_pass() -> None:
         ({"from": "json", "pointer": "/b"}, '{"a": 1}', "answer-not-found"),
         ({"from": "json"}, "a: 1", "not-json"),
         ({"from": "json"}, '{"a": NaN}', "non-finite"),
+        ({"from": "json"}, '"\ud800"', "not-utf8"),
         ({"from": "json"}, '{"a": 1, "a": 2}', "duplicate-key"),
         ({"from": "regex", "regex": r"is (\w+)"}, "it is so", {"answer": "so"}),
         ({"from": "regex", "regex": r"\d+"}, "7 or 8", {"answer": "7"}),
@@ -126,9 +127,9 @@ def answering(body: object, status: str = "200 OK", headers: str = "") -> Respon
     return respond
 
 
-def said(content: str | None, ended: str = "stop", **more: object) -> JsonObject:
-    message: JsonObject = {"role": "assistant", "content": content}
-    return {"choices": [{"message": {**message, **more}, "finish_reason": ended}]}  # type: ignore[dict-item]
+def said(content: object, ended: object = "stop", **more: object) -> JsonObject:
+    message = {"role": "assistant", "content": content, **more}
+    return {"choices": [{"message": message, "finish_reason": ended}]}  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,14 @@ def said(content: str | None, ended: str = "stop", **more: object) -> JsonObject
         (answering(said("8", refusal="")), "success", None),
         (answering(said("no", "content_filter")), "refused", None),
         (answering(said("8", "length")), "error", "cut-short"),
+        (answering(said("8", {"a": "word"})), "success", None),
+        (answering(said([{"type": "text", "text": "8"}])), "success", None),
+        (answering({**said("8"), "seed": 2**63}), "success", None),
+        (answering(said("the name is [redacted]")), "success", None),
         (answering(said(None)), "error", "not-a-message"),
+        (answering(said(None, tool_calls=[])), "error", "not-a-message"),
+        (answering(b"[1]"), "error", "not-a-message"),
+        (answering(b"[" * 100_000), "error", "not-json"),
         (answering(b"<html>"), "error", "not-json"),
         (answering(said(f"your key is {KEY}")), "error", "credential-echoed"),
         (answering({"error": KEY}, "401 Unauthorized"), "error", "key-refused"),
@@ -161,6 +169,59 @@ def test_whatever_a_provider_does_is_an_attempt_without_the_key(
         assert len(one.received) == 1
     assert (attempt.response.status.value, attempt.reason) == (status, reason)
     assert KEY not in json.dumps(attempt.as_document())
+
+
+CALLS: JsonValue = [{"type": "tool_use", "name": "double"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "text"),
+    [
+        ("openai", said("", "tool_calls", tool_calls=CALLS), json.dumps(CALLS, sort_keys=True)),
+        ("openai", said("8", "tool_calls", tool_calls=CALLS), "8"),
+        ("anthropic", {"content": CALLS}, json.dumps(CALLS, sort_keys=True)),
+        ("anthropic", {"content": [{"type": "text", "text": "8"}]}, "8"),
+        ("anthropic", {"content": [{"type": "text", "text": None}]}, "not-a-message"),
+        (
+            "anthropic",
+            {
+                "content": [{"type": "text", "text": "8"}],
+                "stop_reason": "model_context_window_exceeded",
+            },
+            "cut-short",
+        ),
+    ],
+)
+def test_what_a_model_said_is_its_words_or_the_calls_that_it_would_make(
+    kind: ProviderKind, message: JsonObject, text: str
+) -> None:
+    found = read_message(kind, json.dumps(message))
+    assert (found.reason if isinstance(found, CallFailure) else found.text) == text
+
+
+class _NoteSeconds(httpx2.AsyncBaseTransport):
+    """Keeps how long the client would wait for the answer, and sends nothing."""
+
+    def __init__(self) -> None:
+        self.waits: list[object] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.waits.append(request.extensions["timeout"]["read"])
+        return httpx2.Response(200, json=said("8"))
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_model_may_think_as_long_as_the_template_allows(kind: ProviderKind) -> None:
+    async def waits() -> list[object]:
+        transport = _NoteSeconds()
+        async with open_provider(
+            kind, "http://127.0.0.1:9", key=None, max_bytes=999, transport=transport
+        ) as client:
+            await client.find_model("small-1")
+            await client.call({}, seconds=3600)
+        return transport.waits
+
+    assert asyncio.run(waits()) == [180, 3600]
 
 
 OPENAI_TOKENS = {"prompt_tokens": 9, "completion_tokens": 4}
@@ -282,6 +343,7 @@ COMMANDS: dict[str, tuple[str, str, str | None]] = {
     "stdin": ("import sys; print(2 * int(sys.stdin.read()))", "stdin", None),
     "file": ("import sys; print(2 * int(open(sys.argv[1]).read()))", "file", None),
     "argument": ("import sys; print(2 * int(sys.argv[1]))", "argument", None),
+    "byte order mark": ("import sys; sys.stdout.buffer.write(b'\\xef\\xbb\\xbf8')", "stdin", None),
     "exit code": ("import sys; sys.exit('no numbers today')", "stdin", "exit-code"),
     "no Unicode": ("import sys; sys.stdout.buffer.write(bytes([255]))", "stdin", "not-utf-8"),
     "too much": ("print('x' * 2_000_000)", "stdin", "too-large"),
