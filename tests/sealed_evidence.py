@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.theatre.echelon_process import echelon
 from theatre.api.checks import check_folder
+from theatre.files.packed_bundle import unpack_bundle
 
 ROOT = Path(__file__).parents[1]
 TEMPLATES = ROOT / "fixtures" / "templates"
@@ -49,8 +50,7 @@ def of_others(name: str) -> list[str]:
 
 def unpacked(name: str, folder: Path) -> Path:
     """Unpack a sealed bundle below `folder`; return the bundle."""
-    with tarfile.open(archive_of(name)) as packed:
-        packed.extractall(folder, filter="data")
+    unpack_bundle(archive_of(name), folder / name)
     return folder / name
 
 

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tomllib
 import zipfile
 from collections import Counter
@@ -28,6 +27,7 @@ from tests.backend.serving import Client
 from tests.theatre.echelon_process import until
 from theatre.cli.demo.command import TEMPLATES
 from theatre.cli.demo.stage import BASELINES
+from theatre.files.packed_bundle import unpack_bundle
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGED = (
@@ -373,9 +373,8 @@ def test_the_installed_wheel_serves_and_certifies_in_an_empty_folder(
     assert committed["commitment_hash"] == commitment.read_text(encoding="utf-8").strip()
     assert (over["state"], over["outcome"]) == ("ARCHIVED", "certified")
 
-    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-        packed.extractall(tmp_path / "downloaded")  # noqa: S202 - of the service started above
-    (bundle,) = (tmp_path / "downloaded").iterdir()
+    bundle = tmp_path / "downloaded"
+    unpack_bundle(io.BytesIO(archive), bundle)
     isolation = json.loads((bundle / "certificate.json").read_bytes())["isolation"]
     # The package's own ground truth lies in the prefix of the interpreter that a construct runs.
     assert (isolation["files"], isolation["processes"]) == (True, True)

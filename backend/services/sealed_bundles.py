@@ -20,6 +20,7 @@ from backend.repositories.evidence_views import BundleArchive
 from theatre.cli.audits import salted_lines
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.evidence_bundle import bundle_name
+from theatre.files.packed_bundle import unpack_bundle
 from theatre.files.published_bundle import EPISODES, publish_bundle
 from theatre.transparency.errors import DisclosureError
 
@@ -42,11 +43,11 @@ def fetch_bundle(store: EvidenceStore, archive: BundleArchive, bundle: Path) -> 
     draft = bundle.parent / f".{uuid4()}.unpacked"
     old = bundle.parent / f".{uuid4()}.replaced"
     try:
-        _unpack(store.fetch(ObjectKind.BUNDLES, archive.sha256), draft)
+        unpack_bundle(store.fetch(ObjectKind.BUNDLES, archive.sha256), draft)
         if bundle.is_dir():
             # Moved aside first: a rename cannot replace a folder that is not empty.
             bundle.rename(old)
-        (draft / bundle.name).rename(bundle)
+        draft.rename(bundle)
     except OSError as error:
         raise EvidenceStoreError(
             f"expected room to unpack a sealed bundle, got {error.strerror}"
@@ -254,9 +255,3 @@ def _pack(bundle: Path, target: Path) -> None:
             entry = _entry(name, path.stat().st_size)
             with path.open("rb") as content:
                 archive.addfile(entry, content)
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    folder.mkdir(parents=True)
-    with tarfile.open(archive, mode="r:gz") as packed:
-        packed.extractall(folder, filter="data")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import tarfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.theatre.echelon_process import ECHELON, environment, until
 from theatre.axion.harness.pair_runner import RUNNER
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.clock import format_rfc3339
+from theatre.files.packed_bundle import unpack_bundle
 
 FIRST_EPISODE = RUNNER.max_calls // 2
 """Questions to one agent in an episode: its steps, and one for each offer of P6."""
@@ -95,9 +95,8 @@ def test_a_run_that_was_killed_in_an_episode_is_taken_up_and_certified_over_http
         export = again.get(f"{path}/replay").body
         assert second.end() == 0
     assert theatre["outcome"] == "certified"
-    with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path / "downloaded", filter="data")
-    (bundle,) = (tmp_path / "downloaded").iterdir()
+    bundle = tmp_path / "downloaded"
+    unpack_bundle(archive, bundle)
     issued = tmp_path / "certificate.json"
     issued.write_bytes(document)
     echelon(home, {}, "check", bundle, "--certificate", issued)

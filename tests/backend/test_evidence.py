@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import tarfile
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -32,6 +31,7 @@ from theatre.engine.audit_chain import GENESIS
 from theatre.engine.bundle_check.report import CheckStatus, Verdict
 from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import canonical_sha256, parse_object
+from theatre.files.packed_bundle import unpack_bundle
 
 EVIDENCE = ("audit-events", "episodes", "episodes/sum-2", "evidence-bundle")
 
@@ -55,9 +55,8 @@ def ended(owner: Client, template: object) -> str:
 
 
 def unpacked(archive: bytes, folder: Path) -> Path:
-    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-        packed.extractall(folder, filter="data")
-    (bundle,) = folder.iterdir()
+    bundle = folder / "bundle"
+    unpack_bundle(io.BytesIO(archive), bundle)
     return bundle
 
 

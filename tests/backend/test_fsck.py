@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from tests.backend.test_theatre_bridge import committed, run
 from tests.theatre.echelon_process import until
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
+from theatre.files.packed_bundle import unpack_bundle
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.notes import Checkpoint, Note, sign_text
 
@@ -231,9 +231,8 @@ def test_a_bundle_that_was_packed_anew_with_another_answer_fails_its_check(
 ) -> None:
     sha256 = kept.one("SELECT sha256 FROM sealed_bundles")
     size = kept.one("SELECT size_bytes FROM sealed_bundles")
-    with tarfile.open(kept.shelves / "bundles" / sha256) as packed:
-        packed.extractall(tmp_path, filter="data")
-    (bundle,) = tmp_path.iterdir()
+    bundle = tmp_path / "bundle"
+    unpack_bundle(kept.shelves / "bundles" / sha256, bundle)
     answer = bundle / "invocations" / "episode_000002.json"
     answer.write_bytes(answer.read_bytes().replace(b'"sum":3', b'"sum":4'))
     archive = pack_bundle(EvidenceStore(None, kept.shelves), bundle)

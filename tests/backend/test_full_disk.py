@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from tests.theatre.echelon_process import until
 from tests.theatre.runs import checked
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
+from theatre.files.packed_bundle import unpack_bundle
 
 PLACES = {
     # Where the bundle is written and sealed.
@@ -159,9 +159,8 @@ def is_whole(name: str) -> bool:
 
 def assert_whole(scene: Scene, folder: Path) -> None:
     archive = scene.ada.get(f"{scene.path}/evidence-bundle").body
-    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-        packed.extractall(folder / "downloaded", filter="data")
-    (bundle,) = (folder / "downloaded").iterdir()
+    bundle = folder / "downloaded"
+    unpack_bundle(io.BytesIO(archive), bundle)
     assert checked(bundle).consistent
     (row,) = scene.database.rows("SELECT document FROM theatre_certificates")
     assert bytes(row["document"]) + b"\n" == (bundle / "certificate.json").read_bytes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import tarfile
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
@@ -37,6 +36,7 @@ from theatre.api.bundle_proofs import Reader
 from theatre.api.checks import check_folder
 from theatre.engine.bundle_check.report import Verdict
 from theatre.engine.canonical_json import JsonObject
+from theatre.files.packed_bundle import unpack_bundle
 from theatre.transparency.bundle_proofs import (
     CERTIFICATE_PROOF,
     COMMITMENT_PROOF,
@@ -114,9 +114,8 @@ class Stranger:
 def downloaded(reader: Client, path: str, trust: Trust, folder: Path) -> Verdict:
     """Return what the bundle of a theatre is worth to a reader who trusts these keys."""
     data = reader.get(f"{path}/evidence-bundle").body
-    with tarfile.open(fileobj=io.BytesIO(data)) as packed:
-        packed.extractall(folder, filter="data")
-    (bundle,) = folder.iterdir()
+    bundle = folder / "bundle"
+    unpack_bundle(io.BytesIO(data), bundle)
     return check_folder(bundle, reader=Reader(trust=trust, words="signed", log=None)).verdict
 
 
@@ -178,9 +177,8 @@ def test_a_certificate_is_signed_and_both_its_entries_are_proved(
     )
     archive = tmp_path / "bundle.tar.gz"
     archive.write_bytes(client.get(f"{path}/evidence-bundle").body)
-    with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path / "downloaded", filter="data")
-    (bundle,) = (tmp_path / "downloaded").iterdir()
+    bundle = tmp_path / "downloaded"
+    unpack_bundle(archive, bundle)
     proofs = {one.name: one.read_bytes() for one in (bundle / "proofs").iterdir()}
     assert proofs.keys() == {COMMITMENT_PROOF, CERTIFICATE_PROOF, STATEMENT, TRUST}
     trusted = Reader(trust=reader.trust, words="signed", log=None)

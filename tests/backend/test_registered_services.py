@@ -6,7 +6,6 @@ import io
 import json
 import re
 import sys
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +28,7 @@ from tests.theatre.runs import with_changes
 from theatre.cli.check_command import check as check_command
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import pinned_version
+from theatre.files.packed_bundle import unpack_bundle
 
 REGISTRY = """
 [constructs.small_model]
@@ -109,9 +109,8 @@ def certified(client: Client, written: object, folder: Path) -> tuple[Any, Any]:
     theatre = client.get(path).document
     unpacked = folder / theatre["id"]
     archive = client.get(f"/theatres/{theatre['id']}/evidence-bundle").body
-    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-        packed.extractall(unpacked, filter="data")
-    (bundle,) = unpacked.iterdir()
+    bundle = unpacked / "bundle"
+    unpack_bundle(io.BytesIO(archive), bundle)
     trust = folder / "trust.json"
     trust.write_bytes(client.get("/.well-known/echelon/trust.json").body)
     ended = CliRunner().invoke(check_command, [str(bundle), "--trust", str(trust), "--json"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import tarfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.worker_pool import WorkerPool, is_dead, worker_pool
 from tests.theatre.echelon_process import until
 from tests.theatre.runs import checked
+from theatre.files.packed_bundle import unpack_bundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,8 @@ def test_a_machine_runs_what_another_committed_and_a_third_hands_it_out(
         again = [third.get(f"{path}/{name}") for name in ("evidence-bundle", "replay")]
         assert [(one.status, one.body) for one in again] == [(200, one.body) for one in told]
         assert third.get(f"{path}/evidence-bundle/SHA256SUMS").status == 200
-        with tarfile.open(fileobj=io.BytesIO(again[0].body)) as archive:
-            archive.extractall(machines.folder / "downloaded", filter="data")
-    (bundle,) = (machines.folder / "downloaded").iterdir()
+        bundle = machines.folder / "downloaded"
+        unpack_bundle(io.BytesIO(again[0].body), bundle)
     assert checked(bundle).consistent
     assert certificate["certificate_id"].encode() in (bundle / "certificate.json").read_bytes()
 
@@ -220,9 +219,8 @@ def test_a_machine_goes_on_from_what_was_named_and_not_from_what_it_had_sealed(
 def assert_whole(machines: Machines, client: Client, path: str) -> None:
     """The bundle that is handed out is valid, and has the one certificate of the theatre."""
     archive = client.get(f"{path}/evidence-bundle").body
-    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-        packed.extractall(machines.folder / "whole", filter="data")
-    (bundle,) = (machines.folder / "whole").iterdir()
+    bundle = machines.folder / "whole"
+    unpack_bundle(io.BytesIO(archive), bundle)
     assert checked(bundle).consistent
     rows = machines.database.rows("SELECT document FROM theatre_certificates")
     assert [bytes(row["document"]) + b"\n" for row in rows] == [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.theatre.echelon_process import CARTOGRAPH, ECHELON, environment, unti
 from tests.theatre.runs import checked
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.evidence_bundle import bundle_name
+from theatre.files.packed_bundle import unpack_bundle
 
 EXPECTED = json.loads(CARTOGRAPH.with_suffix(".expected.json").read_text())
 WAIT = {"Prefer": "wait=60"}
@@ -81,9 +81,8 @@ def test_cartograph_over_http_comes_to_what_the_command_line_comes_to(
         assert service.end() == 0
     assert (theatre["state"], theatre["outcome"]) == ("ARCHIVED", "certified")
     assert (theatre["progress"], theatre["total_episodes"]) == (240, 240)
-    with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path / "downloaded", filter="data")
-    (bundle,) = (tmp_path / "downloaded").iterdir()
+    bundle = tmp_path / "downloaded"
+    unpack_bundle(archive, bundle)
     issued = tmp_path / "certificate.json"
     issued.write_bytes(document)
     subprocess.run(["cmp", issued, bundle / "certificate.json"], check=True)

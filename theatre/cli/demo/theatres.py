@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Self
 
 from theatre.cli.demo.client import DemoError, ServiceClient
@@ -14,6 +13,7 @@ from theatre.cli.demo.reviewers import REVIEWERS, demo_scores
 from theatre.cli.progress import RunLine
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.replay import RatingItem, SubmittedScore
+from theatre.files.packed_bundle import unpack_bundle
 
 _SHOWN_OF_HASH = 16
 _WENT_WELL = frozenset({"succeeded", "waiting_hitl"})
@@ -142,26 +142,10 @@ def fetch_evidence(anybody: ServiceClient, theatre: DemoTheatre, place: DemoPlac
     archive, bundle = place.bundle(f"{name}.tar.gz"), place.bundle(name)
     size = anybody.download(f"{theatre.path}/evidence-bundle", archive)
     theatre.note(f"GET {theatre.path}/evidence-bundle", 200, f"{size // 1024} KiB")
-    unpack(archive, bundle)
+    unpack_bundle(archive, bundle)
     archive.unlink()
     path = f"/certificates/{seen['certificate_id']}"
     issued = place.certificate(name)
     anybody.download(f"{path}/document", issued)
     certificate = anybody.get(path).document
     return Certified(theatre=theatre, certificate=certificate, bundle=bundle, issued=issued)
-
-
-def unpack(archive: Path, target: Path) -> None:
-    """Unpack the files of a bundle's archive into `target`, without the folder they are in.
-
-    Raises DemoError for anything but plain files inside one folder.
-    """
-    with tarfile.open(archive, "r:gz") as packed:
-        for member in packed:
-            parts = PurePosixPath(member.name).parts
-            content = packed.extractfile(member) if member.isfile() else None
-            if content is None or len(parts) < 2 or not {"..", "/"}.isdisjoint(parts):  # noqa: PLR2004 - the folder and a name in it
-                raise DemoError(f"expected the files of a bundle, got {member.name[:100]!a}")
-            file = target.joinpath(*parts[1:])
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content.read())
