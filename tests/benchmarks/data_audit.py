@@ -4,15 +4,13 @@
 asserts nothing.
 """
 
-from __future__ import annotations
-
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from tests.benchmarks.http_run import show
+from tests.benchmarks.figures import seconds_of, show, sizes
 from theatre.engine.bundle_check.data_audit import DataAudit as CheckedAudit
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.scoring import AuditedEpisode, DataAudit
@@ -72,8 +70,7 @@ def in_check(asked: list[JsonObject]) -> JsonObject:
 
 def main() -> None:
     """Measure both, in turns."""
-    given = [int(one) for one in sys.argv[1:]]
-    episodes, rounds = (*given, *(EPISODES, ROUNDS)[len(given) :])
+    episodes, rounds = sizes(EPISODES, ROUNDS)
     asked = list(inputs(episodes))
     size = sum(len(canonical_bytes(sent)) for sent in asked) // episodes
     sys.stdout.write(f"{episodes} inputs of {size} bytes\n")
@@ -84,9 +81,7 @@ def main() -> None:
     seconds: dict[str, list[float]] = {name: [] for name in audits}
     for _ in range(rounds):
         for name, audit in audits.items():
-            began = time.process_time()
-            audit(asked)
-            seconds[name].append(time.process_time() - began)
+            seconds[name].append(seconds_of(partial(audit, asked)))
     for name, taken in seconds.items():
         show(f"data audit, {name}", taken)
 

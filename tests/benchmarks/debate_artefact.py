@@ -3,17 +3,14 @@
 `python -m tests.benchmarks.debate_artefact [TURNS] [ROUNDS]`.
 """
 
-from __future__ import annotations
-
 import asyncio
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
 
+from tests.benchmarks.figures import seconds_of, show, sizes
 from theatre.debate.evaluators import EVALUATORS
 from theatre.debate.history import find_rewrites
 from theatre.debate.models import EvaluationMode
@@ -64,25 +61,16 @@ def _repeated(turn: dict[str, Any], index: int) -> dict[str, Any]:
     }
 
 
-def show(name: str, work: Callable[[], object], *, rounds: int) -> None:
-    """Print the seconds of processor time of one piece of work, the least of `rounds`."""
-    seconds = []
-    for _ in range(rounds):
-        began = time.process_time()
-        work()
-        seconds.append(time.process_time() - began)
-    sys.stdout.write(
-        f"{name:44} min {min(seconds):7.3f} s   median {statistics.median(seconds):.3f} s\n"
-    )
-
-
 def show_all(mode: EvaluationMode, turns: int, rounds: int) -> None:
     """Print every figure of one mode."""
     data = long_debate(mode, turns)
     artefact = read_debate(data, lenient=True)
     attempts = sum(len(turn.attempts or ()) for turn in artefact.debate.turns)
     sys.stdout.write(f"{mode}: {turns} turns, {attempts} attempts, {len(data) / 1e6:.1f} MB\n")
-    shown = partial(show, rounds=rounds)
+
+    def shown(name: str, work: Callable[[], object]) -> None:
+        show(name, [seconds_of(work) for _ in range(rounds)])
+
     shown("  strict parser alone", lambda: parse_object(data))
     shown("  read: parser, models, every rule", lambda: read_debate(data, lenient=True))
     for name, evaluator in EVALUATORS.items():
@@ -94,8 +82,7 @@ def show_all(mode: EvaluationMode, turns: int, rounds: int) -> None:
 
 def main() -> None:
     """Measure with as many turns and rounds as the caller asks for."""
-    given = [int(one) for one in sys.argv[1:]]
-    turns, rounds = (*given, *(TURNS, ROUNDS)[len(given) :])
+    turns, rounds = sizes(TURNS, ROUNDS)
     show_all("posthoc", turns, rounds)
     show_all("in_loop", turns, rounds)
 

@@ -8,8 +8,6 @@ run, with `bare FOLDER EPISODES` one without data audit, baselines and self-chec
 `check FOLDER` the check of what a run left.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io
@@ -25,7 +23,8 @@ from pathlib import Path
 import orjson
 import rfc8785
 
-from tests.benchmarks.http_run import MODES, PEAK, check_replaced, show
+from tests.benchmarks.figures import peak_of_memory, say, seconds_of, show, sizes
+from tests.benchmarks.http_run import MODES, check_replaced
 from tests.benchmarks.trivial_theatre import commit, construct, run
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
@@ -59,9 +58,7 @@ def run_once(folder: Path, episodes: int) -> float:
     """Run a theatre; return its seconds."""
     with construct() as url:
         store, theatre_id = commit(folder, episodes, MODES[0])
-        began = time.process_time()
-        asyncio.run(run(store, theatre_id, url))
-        return time.process_time() - began
+        return seconds_of(lambda: asyncio.run(run(store, theatre_id, url)))
 
 
 class Uncounted:
@@ -135,7 +132,7 @@ def show_runs(episodes: int, rounds: int, folder: Path) -> None:
         ("peak of its check", checks),
     ):
         peaks = [peak for _, peak in measured]
-        sys.stdout.write(f"{name:44} min {min(peaks):9.1f} MB   max {max(peaks):9.1f} MB\n")
+        say(name, f"min {min(peaks):9.1f} MB   max {max(peaks):9.1f} MB")
 
 
 def documents(bundle: Path) -> dict[str, JsonValue]:
@@ -163,14 +160,12 @@ def show_canonical_json(bundle: Path, rounds: int) -> None:
                 for _ in range(times):
                     write(document)
                 series[writer].append((time.process_time() - began) / times)
-        sys.stdout.write(f"{name:44}     {size:9,} bytes\n")
+        say(name, f"    {size:9,} bytes")
         reference = min(series["rfc8785"])
         for writer, seconds in series.items():
             best = min(seconds)
-            sys.stdout.write(
-                f"{f'  {writer}':44} min {best * 1000:9.4f} ms   {size / best / 1e6:7.0f} MB/s"
-                f"   {reference / best:6.1f} times rfc8785\n"
-            )
+            rate = f"{size / best / 1e6:7.0f} MB/s   {reference / best:6.1f} times rfc8785"
+            say(f"  {writer}", f"min {best * 1000:9.4f} ms   {rate}")
 
 
 def main() -> None:
@@ -179,12 +174,9 @@ def main() -> None:
         folder, kind = Path(sys.argv[2]), sys.argv[1]
         runs = {"run": run_once, "bare": run_bare}
         once = check_once(folder) if kind == "check" else runs[kind](folder, int(sys.argv[3]))
-        # Not `ru_maxrss`: a new process begins with the peak of the one that started it.
-        (peak,) = (line.split()[1] for line in PEAK.open() if line.startswith("VmHWM:"))
-        sys.stdout.write(f"{once} {int(peak) / 1024}\n")
+        sys.stdout.write(f"{once} {peak_of_memory()}\n")
         return
-    given = [int(one) for one in sys.argv[1:]]
-    episodes, rounds = (*given, *(EPISODES, ROUNDS)[len(given) :])
+    episodes, rounds = sizes(EPISODES, ROUNDS)
     with tempfile.TemporaryDirectory() as name:
         show_runs(episodes, rounds, Path(name))
         show_canonical_json(bundle_in(Path(name) / "0"), rounds)

@@ -5,8 +5,6 @@ processor time of inspect_ai's process and of the model's, and wall clock, in se
 `python -m tests.benchmarks.hooked_model [SAMPLES] [ROUNDS]`, after `make .venv-models .venv-peers`.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess

@@ -5,22 +5,21 @@ peak of memory for a quarter of MANY episodes and for MANY, in processes of thei
 `peak EPISODES` it is such a process, with `unchecked EPISODES` one that leaves out the self-check.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
 from yarl import URL
 
+from tests.benchmarks.figures import PEAK, peak_of_memory, say, seconds_of, show, show_ratios, sizes
 from tests.benchmarks.trivial_theatre import (
     Mode,
     adapter_for,
@@ -36,7 +35,6 @@ from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import self_check
 from theatre.oracles.http_client import Connection, HttpClient
 
-PEAK = Path("/proc/self/status")
 EPISODES = 3_000
 ROUNDS = 5
 MANY = 20_000
@@ -94,9 +92,7 @@ LOOPS = {
 
 def cpu_of(work: Callable[[], Coroutine[None, None, None]]) -> float:
     """Return the processor time that this process alone took for `work`, in seconds."""
-    began = time.process_time()
-    asyncio.run(work())
-    return time.process_time() - began
+    return seconds_of(lambda: asyncio.run(work()))
 
 
 @contextlib.contextmanager
@@ -141,15 +137,7 @@ def show_processor_time(mode: Mode, url: str, home: Path, total: int, count: int
     show("  the self-check", checks)
     for name, calls in zip(LOOPS, loops, strict=True):
         show(f"  {name}", calls)
-        ratios = [episode / call for episode, call in zip(episodes, calls, strict=True)]
-        low, middle = min(ratios), statistics.median(ratios)
-        sys.stdout.write(f"{'    the ratio':44} min {low:9.2f}      median {middle:9.2f}\n")
-
-
-def show(name: str, seconds: Sequence[float]) -> None:
-    """Print one line: minimum and median in milliseconds."""
-    low, middle = min(seconds) * 1000, statistics.median(seconds) * 1000
-    sys.stdout.write(f"{name:44} min {low:9.3f} ms   median {middle:9.3f} ms\n")
+        show_ratios("    the ratio", map(truediv, episodes, calls))
 
 
 def peak_of(total: int, url: str, home: Path, *, is_checked: bool) -> None:
@@ -158,9 +146,7 @@ def peak_of(total: int, url: str, home: Path, *, is_checked: bool) -> None:
     check = check_bundle if is_checked else lambda *_, **__: CheckReport(checks=())
     with check_replaced(check):
         asyncio.run(run(store, theatre_id, url))
-    # Not `ru_maxrss`: a new process begins with the peak of the one that started it.
-    (peak,) = (line.split()[1] for line in PEAK.open() if line.startswith("VmHWM:"))
-    sys.stdout.write(f"{int(peak) / 1024:.1f}\n")
+    sys.stdout.write(f"{peak_of_memory():.1f}\n")
 
 
 def show_memory(many: int) -> None:
@@ -172,11 +158,11 @@ def show_memory(many: int) -> None:
         finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         peak = peaks[total, kind] = float(finished.stdout)
         name = f"peak of memory, {total} episodes{', unchecked' if kind != 'peak' else ''}"
-        sys.stdout.write(f"{name:44}     {peak:9.1f} MB\n")
+        say(name, f"    {peak:9.1f} MB")
     difference = peaks[many, "peak"] - peaks[few, "peak"]
-    sys.stdout.write(f"{'  of four times the episodes':44}     {difference:9.1f} MB\n")
+    say("  of four times the episodes", f"    {difference:9.1f} MB")
     ratio = peaks[many, "peak"] / peaks[many, "unchecked"]
-    sys.stdout.write(f"{'  the self-check, as a ratio':44}     {ratio:9.2f}\n")
+    say("  the self-check, as a ratio", f"    {ratio:9.2f}")
 
 
 def main() -> None:
@@ -186,8 +172,7 @@ def main() -> None:
             is_checked = sys.argv[1] == "peak"
             peak_of(int(sys.argv[2]), url, Path(folder), is_checked=is_checked)
             return
-        given = [int(one) for one in sys.argv[1:]]
-        total, rounds, many = (*given, *(EPISODES, ROUNDS, MANY)[len(given) :])
+        total, rounds, many = sizes(EPISODES, ROUNDS, MANY)
         for mode in MODES:
             show_processor_time(mode, url, Path(folder), total, rounds)
     if PEAK.exists():

@@ -5,15 +5,13 @@ compared with the unisolated one of its round: a busy machine disturbs both. Pro
 namespaces is not the runner's to see; there only the clock counts.
 """
 
-from __future__ import annotations
-
 import os
-import resource
 import statistics
 import sys
 import tempfile
 import time
 
+from tests.benchmarks.figures import processor_seconds, sizes
 from theatre.oracles.isolation.means import REFUSED, Reach, find_isolation
 from theatre.oracles.limited_process import ProcessLimits, construct_environment, start_limited
 
@@ -29,7 +27,7 @@ MILLISECONDS = 1000
 def started() -> tuple[float, float]:
     """Start an interpreter that does nothing; return seconds by the clock and of the processor."""
     with tempfile.TemporaryDirectory() as folder:
-        before, began = _processor(), time.perf_counter()
+        before, began = processor_seconds(), time.perf_counter()
         start = start_limited(
             [sys.executable, "-I", "-S", "-c", "pass"],
             folder=folder,
@@ -38,14 +36,9 @@ def started() -> tuple[float, float]:
             reach=Reach(),
         )
         start.process.wait()
-        seconds = time.perf_counter() - began, _processor() - before
+        seconds = time.perf_counter() - began, processor_seconds() - before
         start.close_pipes()
     return seconds
-
-
-def _processor() -> float:
-    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def main(rounds: int) -> None:
@@ -69,4 +62,4 @@ def main(rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 30)
+    main(*sizes(30))

@@ -4,11 +4,8 @@
 one audit entry each, to an embedded server of its own, which waits for the disk as in service.
 """
 
-from __future__ import annotations
-
 import asyncio
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +17,7 @@ from backend.database.sessions import OWNER
 from backend.repositories.run_journal import PostgresRunJournal
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, Database
 from tests.backend.embedded_home import EmbeddedHome
+from tests.benchmarks.figures import show_rates, sizes
 from tests.theatre.files.journal_conformance import THEATRE_ID, remark, result
 
 BATCH = 100
@@ -41,10 +39,8 @@ async def append(database: Database, batches: int, rounds: int) -> None:
         seconds.append((time.process_time() - own) / BATCH / batches)
         first += BATCH * batches
     await engine.dispose()
-    best, middle = max(rates), statistics.median(rates)
-    name = "PostgreSQL journal, episodes in batches of 100"
-    sys.stdout.write(f"{name:44} max {best:7.0f} /s   median {middle:9.0f} /s")
-    sys.stdout.write(f"   processor {statistics.median(seconds) * 1000:6.3f} ms\n")
+    own_time = f"processor {statistics.median(seconds) * 1000:6.3f} ms"
+    show_rates("PostgreSQL journal, episodes in batches of 100", rates, own_time)
 
 
 def measure(home: Path, batches: int, rounds: int) -> None:
@@ -64,8 +60,7 @@ def measure(home: Path, batches: int, rounds: int) -> None:
 
 def main() -> None:
     """Measure with as many batches and rounds as the caller asks for."""
-    given = [int(one) for one in sys.argv[1:]]
-    batches, rounds = (*given, *(BATCHES, ROUNDS)[len(given) :])
+    batches, rounds = sizes(BATCHES, ROUNDS)
     with tempfile.TemporaryDirectory() as folder:
         home = EmbeddedHome(Path(folder) / "home")
         try:

@@ -6,11 +6,8 @@ has when the last figure is measured. The writer alone is what makes an entry pu
 checkpoint. Asserts nothing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
-from tests.benchmarks.http_run import show
+from tests.benchmarks.figures import show, show_ratios, sizes
 from tests.benchmarks.trivial_theatre import Mode, commit, construct, run
 from theatre.api.issuer_log import append_entries, issuer_home, place_in_log
 from theatre.api.run_log import close_commitment, follow_move, log_commitment, sweep
@@ -142,15 +139,13 @@ def writer_alone() -> float:
 
 def show_share(name: str, own: Sequence[float], rounds: Sequence[Round]) -> None:
     """Print how much of the runs without a log something takes, in percent."""
-    shares = [100 * one / each.plain.cpu for one, each in zip(own, rounds, strict=True)]
-    low, middle = min(shares), statistics.median(shares)
-    sys.stdout.write(f"{name:44} min {low:9.2f} %    median {middle:9.2f} %\n")
+    each = zip(own, rounds, strict=True)
+    show_ratios(name, (100 * one / whole.plain.cpu for one, whole in each), "%")
 
 
 def main() -> None:
     """Measure."""
-    given = [int(argument) for argument in sys.argv[1:]]
-    episodes, count, entries = [*given, *(EPISODES, ROUNDS, ENTRIES)[len(given) :]]
+    episodes, count, entries = sizes(EPISODES, ROUNDS, ENTRIES)
     with tempfile.TemporaryDirectory() as folder, construct() as url:
         os.environ[TRUST_HOME] = str(Path(folder) / "issuer")
         # The first one makes keys and fills caches.

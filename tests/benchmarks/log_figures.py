@@ -5,14 +5,11 @@ system's temporary one, whose disk decides what a durable append takes. Where `p
 installed it does the same tree next to it, in memory; it is under the GPL, and no dependency.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import importlib.util
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +20,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from tests.benchmarks.figures import say, sizes
 from tests.theatre.transparency.test_record import committed, void
 from theatre.cli import cli
 from theatre.files.trust_home import TRUST_HOME, TrustHome
@@ -41,10 +39,7 @@ def timed(name: str, count: int) -> Iterator[None]:
     began, own = time.perf_counter(), time.process_time()
     yield
     wall, processor = time.perf_counter() - began, time.process_time() - own
-    sys.stdout.write(
-        f"{name:44} max {count / wall:9.0f} /s   processor {processor / count * 1000:9.4f} ms\n"
-    )
-    sys.stdout.flush()
+    say(name, f"max {count / wall:9.0f} /s   processor {processor / count * 1000:9.4f} ms")
 
 
 def logged(count: int) -> list[bytes]:
@@ -135,8 +130,7 @@ def show_pymerkle(entries: Sequence[bytes]) -> None:
 
 def main() -> None:
     """Measure with as many entries, in batches of as many, as the caller asks for."""
-    given = [int(one) for one in sys.argv[1:]]
-    count, batch = (*given, *(ENTRIES, BATCH)[len(given) :])
+    count, batch = sizes(ENTRIES, BATCH)
     entries = logged(count)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -6,11 +6,8 @@ once, and one has EPISODES. A wait is from the queued commitment until the run g
 nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
@@ -24,6 +21,7 @@ from backend.services.runs import execution
 from backend.settings import Settings
 from tests.backend.serving import Client, served
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
+from tests.benchmarks.figures import say, sizes
 from tests.theatre.echelon_process import until
 from theatre.transparency.log import LogWriter
 
@@ -99,8 +97,7 @@ def show(name: str, seconds: Sequence[float]) -> None:
     cuts = statistics.quantiles(ordered, n=100, method="inclusive")
     figures = ("min", ordered[0]), ("median", cuts[49]), ("90 %", cuts[89]), ("99 %", cuts[98])
     shown = "   ".join(f"{label} {value:7.1f}" for label, value in (*figures, ("max", ordered[-1])))
-    sys.stdout.write(f"{name:44} {shown} ms\n")
-    sys.stdout.flush()
+    say(name, f"{shown} ms")
 
 
 def committed(client: Client, stage: SumsStage) -> str:
@@ -132,7 +129,7 @@ def measure_waits(folder: Path, waits: int, crowd: int, waited: list[float]) -> 
             client.post(f"{path}/run", {}, headers=TO_THE_END)
             time.sleep(IDLE_SECONDS)
         first, *later = waited
-        sys.stdout.write(f"{'the first wait of a process':44} {1000 * first:11.1f} ms\n")
+        say("the first wait of a process", f"{1000 * first:11.1f} ms")
         show(f"a wait when idle, {len(later)} of them", later)
         waited.clear()
         paths = [committed(client, stage) for _ in range(crowd)]
@@ -151,18 +148,14 @@ def measure_share(folder: Path, episodes: int, written: list[float]) -> None:
         client.post(f"{path}/run", {}, headers=TO_THE_END)
         until(lambda: has_ended(client, path), "the end of the run", pause=0.2)
         whole, own = time.process_time() - before, sum(written)
-        for name, value in (
-            (f"a run of {episodes} episodes, processor", f"{1000 * whole:11.1f} ms"),
-            ("the log's writer meanwhile", f"{1000 * own:11.1f} ms"),
-            ("the same of the run", f"{100 * own / whole:11.2f} %"),
-        ):
-            sys.stdout.write(f"{name:44} {value}\n")
+        say(f"a run of {episodes} episodes, processor", f"{1000 * whole:11.1f} ms")
+        say("the log's writer meanwhile", f"{1000 * own:11.1f} ms")
+        say("the same of the run", f"{100 * own / whole:11.2f} %")
 
 
 def main() -> None:
     """Measure."""
-    given = [int(argument) for argument in sys.argv[1:]]
-    waits, crowd, episodes = [*given, *(WAITS, CROWD, EPISODES)[len(given) :]]
+    waits, crowd, episodes = sizes(WAITS, CROWD, EPISODES)
     with tempfile.TemporaryDirectory() as folder:
         waited: list[float] = []
         written: list[float] = []

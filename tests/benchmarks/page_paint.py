@@ -4,8 +4,6 @@ Started with `python -m tests.benchmarks.page_paint [TIMES]`. Each time is a new
 cache, by Chromium's own clock (`first-contentful-paint`); loopback, so no network is in it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import statistics
 import sys
@@ -15,6 +13,7 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 from tests.backend.databases import made, migrated_template, shared_server
+from tests.benchmarks.figures import sizes
 from tests.pages.browsers import DESK, started_browser
 from tests.pages.page_stage import page_stage
 from tests.theatre.runs import ScriptedAdapter, episodes, pilot_stage
@@ -45,7 +44,7 @@ def first_paint(browser: Browser, address: str, slower: int) -> float:
 
 def main() -> None:
     """Print a line for each page and each rate."""
-    times = int(sys.argv[1]) if len(sys.argv) > 1 else TIMES
+    (times,) = sizes(TIMES)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (home := folder / "database").mkdir()

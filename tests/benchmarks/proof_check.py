@@ -4,16 +4,11 @@
 before it, with a witness, and checks its proofs as often. Processor time; asserts nothing.
 """
 
-from __future__ import annotations
-
-import resource
-import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks.http_run import show
+from tests.benchmarks.figures import processor_seconds, show, sizes
 from tests.theatre.runs import LATE
 from tests.theatre.transparency.issued_bundle import WITNESS, asking_for, issue_bundle
 from tests.theatre.transparency.log_stage import entries
@@ -33,24 +28,19 @@ from theatre.transparency.trust import Trust
 CHECKS = 1000
 
 
-def processor_time() -> float:
-    """Return the seconds that this process and those it waited for have taken."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + used.ru_utime + used.ru_stime
-
-
 def time_checks(name: str, check: Callable[[], object], count: int) -> None:
     """Print the least and the median time of a check."""
     times = []
     for _ in range(count):
-        began = processor_time()
+        began = processor_seconds()
         check()
-        times.append(processor_time() - began)
+        times.append(processor_seconds() - began)
     show(name, times)
 
 
-def main(count: int = CHECKS) -> None:
+def main() -> None:
     """Print the figures."""
+    (count,) = sizes(CHECKS)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         issued = issue_bundle(folder, witness=WITNESS, before=lambda _: entries(0, count))
@@ -75,4 +65,4 @@ def main(count: int = CHECKS) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]))
+    main()

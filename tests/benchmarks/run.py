@@ -1,18 +1,15 @@
 """Prints how long the command line, a run and a check take; asserts nothing."""
 
-from __future__ import annotations
-
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.benchmarks.figures import show, sizes
 from theatre.engine.schema_registry import resource_root
 
 ECHELON = Path(sys.executable).with_name("echelon")
@@ -51,12 +48,6 @@ def costs(runs: int, *arguments: str | Path, home: Path) -> list[Cost]:
     """Return what each of `runs` processes took, after one that warms the caches."""
     cost_of(*arguments, home=home)
     return [cost_of(*arguments, home=home) for _ in range(runs)]
-
-
-def show(name: str, seconds: Sequence[float]) -> None:
-    """Print one line: minimum and median in milliseconds."""
-    low, middle = min(seconds) * 1000, statistics.median(seconds) * 1000
-    sys.stdout.write(f"{name:44} min {low:9.3f} ms   median {middle:9.3f} ms\n")
 
 
 def show_command_line(runs: int, home: Path) -> None:
@@ -104,7 +95,7 @@ def show_others() -> None:
 
 def main() -> None:
     """Measure everything with as many repetitions as the caller asks for."""
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_RUNS
+    (runs,) = sizes(DEFAULT_RUNS)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         show_command_line(runs, home)

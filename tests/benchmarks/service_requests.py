@@ -2,12 +2,14 @@
 
 `python -m tests.benchmarks.service_requests [REQUESTS] [ROUNDS]` starts the service with its
 embedded database, has it certify a construct, and asks from another process. Linux only. What
-PostgreSQL's processes take is shown beside it, and is not in the figure.
+PostgreSQL's processes take is shown beside it, and is not in the figure. With
+`ask PORT PATH REQUESTS CONNECTIONS [CREDENTIAL]` it is that other process: each connection sends
+the same bytes again as soon as the whole answer, which must be 200, is there.
 """
 
-from __future__ import annotations
-
+import asyncio
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -19,14 +21,15 @@ from tests.backend.embedded_home import EmbeddedHome
 from tests.backend.serving import Client
 from tests.backend.sums_stage import sums, sums_stage
 from tests.backend.test_serve import serving
+from tests.benchmarks.figures import show_rates, sizes
 from tests.theatre.conftest import CONSTRUCT_ID
-from tests.theatre.echelon_process import ECHELON, environment
+from tests.theatre.echelon_process import ECHELON, REPOSITORY, environment
 from theatre.engine.commitment import content_hash
 
-CLIENT = Path(__file__).with_name("service_client.py")
 REQUESTS, ROUNDS, CONNECTIONS = 2_000, 5, 8
 WARMING = 200
 TICKS = os.sysconf("SC_CLK_TCK")
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,31 @@ def ask(asked: Asked, question: Question, requests: int) -> None:
     """Have another process ask, and wait for its end."""
     credential = [] if question.credential is None else [question.credential]
     arguments = [str(asked.port), question.path, str(requests), str(CONNECTIONS), *credential]
-    subprocess.run([sys.executable, CLIENT, *arguments], check=True)
+    command = [sys.executable, "-m", "tests.benchmarks.service_requests", "ask", *arguments]
+    subprocess.run(command, cwd=REPOSITORY, check=True)
+
+
+async def ask_one(port: int, request: bytes, times: int) -> None:
+    """Send one request `times` times on one kept-alive connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for _ in range(times):
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = _LENGTH.search(head)
+        if not head.startswith(b"HTTP/1.1 200 ") or length is None:
+            raise RuntimeError(f"expected 200 with a length, got {head[:200]!r}")
+        await reader.readexactly(int(length[1]))
+    writer.close()
+    await writer.wait_closed()
+
+
+async def ask_all(port: str, path: str, requests: str, connections: str, *credential: str) -> None:
+    """Share the requests out to the connections."""
+    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    head += "".join(f"Authorization: Bearer {one}\r\n" for one in credential)
+    each = int(requests) // int(connections)
+    asked = (ask_one(int(port), f"{head}\r\n".encode(), each) for _ in range(int(connections)))
+    await asyncio.gather(*asked)
 
 
 def show(asked: Asked, question: Question, requests: int, rounds: int) -> None:
@@ -81,10 +108,7 @@ def show(asked: Asked, question: Question, requests: int, rounds: int) -> None:
         ask(asked, question, requests)
         rates.append(requests / max(1 / TICKS, processor_seconds(asked.service) - own))
         behind.append((database_seconds(asked.postmaster) - database) / requests)
-    best, middle = max(rates), statistics.median(rates)
-    shown = f"{question.name:44} max {best:9.0f} /s   median {middle:9.0f} /s"
-    sys.stdout.write(f"{shown}   database {statistics.median(behind) * 1000:6.3f} ms\n")
-    sys.stdout.flush()
+    show_rates(question.name, rates, f"database {statistics.median(behind) * 1000:6.3f} ms")
 
 
 def certified(client: Client, template: object) -> dict[str, object]:
@@ -157,8 +181,10 @@ def measure(folder: Path, requests: int, rounds: int) -> None:
 
 def main() -> None:
     """Measure with as many requests and rounds as the caller asks for."""
-    given = [int(one) for one in sys.argv[1:]]
-    requests, rounds = (*given, *(REQUESTS, ROUNDS)[len(given) :])
+    if sys.argv[1:2] == ["ask"]:
+        asyncio.run(ask_all(*sys.argv[2:]))
+        return
+    requests, rounds = sizes(REQUESTS, ROUNDS)
     with tempfile.TemporaryDirectory() as folder:
         measure(Path(folder), requests, rounds)
 

@@ -4,8 +4,6 @@
 waits so many seconds (0), as a model's does, and takes no processor time meanwhile.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

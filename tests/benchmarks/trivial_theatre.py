@@ -1,7 +1,5 @@
 """A committed theatre whose episodes ask next to nothing, and a construct served beside it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import subprocess
