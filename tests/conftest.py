@@ -1,7 +1,5 @@
 """What the whole suite shares."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import gc

@@ -1,7 +1,5 @@
 """One run of `echelon demo` for the whole suite, and what the demo leaves behind."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """On how many examples a property is tried: on all in `make soak`, on a part in `make test`."""
 
-from __future__ import annotations
-
 import os
 
 SOAK = os.environ.get("ECHELON_SOAK") == "1"

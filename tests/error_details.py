@@ -4,8 +4,6 @@ What went wrong is in the `error_detail` next to a status, and in what a command
 exit code. For each frame of the tests below the failure, those of its local variables are shown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ they are asked about ground truth that the makers did not choose. `python -m tes
 [--datasets]` in an environment that has both.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import hashlib

@@ -6,8 +6,6 @@ that. A run of an import is exported to Every Eval Ever, whose own validator rea
 `python -m tests.harness_logs`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -7,8 +7,6 @@ their own: `python -m tests.house here=. tuf=../python-tuf/tuf`. Folders named `
 ones, are left out.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

@@ -1,7 +1,5 @@
 """Draw the house: a bar a module, as long as its lines, a row a package, two trees abreast."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path

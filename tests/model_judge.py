@@ -5,8 +5,6 @@ a minute a claim, so CLAIMS of the 600 are asked, drawn by the hash of their ids
 `--claims 600` all are, and nothing is packed. The endpoint is that of `tests.models`.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import hashlib

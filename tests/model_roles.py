@@ -5,8 +5,6 @@ episodes; each gets a certificate, and the three bundles of a role are packed as
 endpoint is that of `tests.models`. `python -m tests.model_roles [ROLE…]`.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import hashlib

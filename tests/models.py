@@ -6,8 +6,6 @@ files a commit of this repository changed most; a program of three rules and a c
 the same. `python -m tests.models [--dataset]`.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import hashlib

@@ -6,8 +6,6 @@ says what changed, and warns where a score did: a change of versions alone chang
 construct that is the same every time.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

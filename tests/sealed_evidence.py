@@ -4,8 +4,6 @@ Each has a coin that the command line drew, so a page whose figures depend on on
 `python -m tests.publish` makes those again that have become stale.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import tarfile

@@ -5,8 +5,6 @@ of the five for each commit, so that all have their turn; `make soak` runs every
 numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 

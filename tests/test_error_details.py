@@ -1,7 +1,5 @@
 """What a construct or a command said is in the report of a test that a mere status made red."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest_plugins = ["pytester"]

@@ -1,7 +1,5 @@
 """The list of what is left to the soak names tests that there are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.soak import KEPT, PARTS, part_of

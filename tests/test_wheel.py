@@ -1,7 +1,5 @@
 """The built wheel works away from the checkout: empty environment, empty folder."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

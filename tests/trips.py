@@ -9,8 +9,6 @@ usage: python -m tests.trips [episode | template | certificate]
 A reader who wants to follow one of them has to open these modules, in this order.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sys

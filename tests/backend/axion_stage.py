@@ -4,8 +4,6 @@ The honest agent never gives its answer number `hold_at`, in the middle of an ep
 it anew gets every later answer.
 """
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One embedded server for all workers of a session, and an empty database for each test."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 `database_user.py HOME` starts the server and says `ready`; then a line for each line it reads.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

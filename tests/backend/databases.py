@@ -4,8 +4,6 @@ Each is copied from a migrated one. A test that changed more than rows leaves it
 dropped, and the next test has a new copy.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import shutil

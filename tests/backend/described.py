@@ -1,7 +1,5 @@
 """Holds every refusal that any test meets to the description: it has to be listed there."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

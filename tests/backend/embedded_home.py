@@ -1,7 +1,5 @@
 """A home folder with an embedded server: its users as processes, what runs in it, what it left."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Routes for tests: one that raises whatever a test wants, one whose effect is a row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated

@@ -3,8 +3,6 @@
 It says the last sequence number of each batch once the batch has been acknowledged.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import sys

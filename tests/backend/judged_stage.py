@@ -1,7 +1,5 @@
 """Runs of the service that a judge scores: sums as replies, a real judge server, budgets."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The log of a service as its rows have it: for tests that kill those who write them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from backend.runtime import now

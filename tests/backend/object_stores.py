@@ -1,7 +1,5 @@
 """Object stores for tests: server processes of two makers that speak the S3 protocol."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Does what the operator of a test's service does by command."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The PostgreSQLs of this machine, one of each major version, and a server of each for a test."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -4,8 +4,6 @@ What is recorded stands in the description of the interface: its examples are an
 given, not answers that somebody imagined.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

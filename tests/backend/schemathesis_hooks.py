@@ -1,7 +1,5 @@
 """What Schemathesis cannot know of the service; its program loads it (`test_schemathesis`)."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Disks of a few megabytes that can be filled to the last byte: real file systems in memory."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

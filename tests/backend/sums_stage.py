@@ -6,8 +6,6 @@ at the second gate and then kills whoever runs a theatre that is doomed; in all 
 answered behind the first gate.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

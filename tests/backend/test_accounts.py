@@ -1,7 +1,5 @@
 """Users and their keys: who is let in, with what, and to whose things."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

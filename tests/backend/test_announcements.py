@@ -1,7 +1,5 @@
 """Each process hears of what any of them changed in a theatre."""
 
-from __future__ import annotations
-
 import asyncio
 
 from backend.database.sessions import APPLICATION

@@ -1,7 +1,5 @@
 """`docs/api.md`: its requests are sent to a real service, its table is that of the routes."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, field

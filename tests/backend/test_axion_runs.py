@@ -1,7 +1,5 @@
 """Interactive episodes over HTTP: committed, run, killed in one, taken up, certified, checked."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

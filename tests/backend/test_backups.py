@@ -1,7 +1,5 @@
 """`echelon admin backup` and `restore`: another home serves the same certificates."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bodies: how large, by when, and of which kind, before anything is made of them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """Uploads that break off in their middle: nothing is half there, and sending goes on."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

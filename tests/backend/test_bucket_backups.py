@@ -1,7 +1,5 @@
 """`echelon admin backup` and `restore` from one bucket into another, through real servers."""
 
-from __future__ import annotations
-
 import json
 from contextlib import AbstractContextManager
 from dataclasses import replace

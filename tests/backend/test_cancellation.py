@@ -1,7 +1,5 @@
 """A cancellation that was accepted ends as void, however late its news come to the run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from backend.database.sessions import OWNER

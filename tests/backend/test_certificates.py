@@ -1,7 +1,5 @@
 """What a certificate is worth, to anybody who asks, and to whoever routes by it."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

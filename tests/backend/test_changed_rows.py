@@ -1,7 +1,5 @@
 """Rows of a run that somebody changed, and drafts that the own check refuses, over HTTP."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What has served its time is removed, and nothing that a theatre rests on."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The coin in the service: drawn at the commitment, shown by nothing before the bundle has it."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

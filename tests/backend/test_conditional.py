@@ -1,7 +1,5 @@
 """What a reader has already, what changed since, parts of files, and the methods of a path."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterator

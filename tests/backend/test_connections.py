@@ -1,7 +1,5 @@
 """Slow heads, endless heads, and more connections than there are descriptors."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 import socket

@@ -1,7 +1,5 @@
 """Claims of construct ids: they lapse, and only the operator's own login decides about them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A worker that dies at a named point, before or after it: another one goes on from there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs go on by themselves when a database that was away is back."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

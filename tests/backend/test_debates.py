@@ -1,7 +1,5 @@
 """Debates over HTTP: taken in as they came, extended by events, never rewritten, evaluated."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from itertools import count, pairwise

@@ -1,7 +1,5 @@
 """Every route says whom it serves, and serves nobody else."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

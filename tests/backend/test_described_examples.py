@@ -3,8 +3,6 @@
 `ECHELON_RECORD=1` records them anew; `echelon openapi > docs/openapi.json` writes them down.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """The embedded PostgreSQL starts anywhere, is shared, survives kills and leaves nothing running."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """Evidence over HTTP: the chain, the episodes, the bundle; private, public, or by hashes only."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The evidence store over a folder and over real servers: kept, verified, and honest when away."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A large run is complete, and takes no more memory than a small one."""
 
-from __future__ import annotations
-
 import gc
 import math
 import os

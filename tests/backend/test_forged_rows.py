@@ -4,8 +4,6 @@ Every route that answers a stranger or the owner is asked, the list of them take
 description of the interface and from the routers of pages: a new one is asked, too.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """`echelon admin fsck` over a store with two theatres: each kind of damage is found and named."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

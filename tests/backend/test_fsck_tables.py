@@ -3,8 +3,6 @@
 Several breaks are made at once, each of a kind of its own: what is found is exactly what was done.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A disk that is full in the middle of a run: told, nothing half there, gone on with when freed."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterator

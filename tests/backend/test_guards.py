@@ -3,8 +3,6 @@
 They are taken out of a test's own database; the code that runs is that of the service.
 """
 
-from __future__ import annotations
-
 import pytest
 from psycopg import errors
 from sqlalchemy.ext.asyncio import AsyncEngine

@@ -1,7 +1,5 @@
 """Names that are paths, programs or markup: nothing is read, run or rendered for them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping

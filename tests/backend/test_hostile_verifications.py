@@ -1,7 +1,5 @@
 """Names in a request for a verification that are modules, programs, paths, addresses or secrets."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

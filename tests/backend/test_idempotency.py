@@ -1,7 +1,5 @@
 """One key, one effect, one answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

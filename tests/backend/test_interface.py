@@ -1,7 +1,5 @@
 """The description of the interface: committed, complete, and its examples valid by its schemas."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

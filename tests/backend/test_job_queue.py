@@ -1,7 +1,5 @@
 """Jobs are queued with what they are for, and runs that lost theirs get another."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta

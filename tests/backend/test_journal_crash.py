@@ -1,7 +1,5 @@
 """What a journal acknowledged outlives a kill -9 of its writer and of PostgreSQL."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What the database itself holds of budgets: no balance below zero, and none that is written."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

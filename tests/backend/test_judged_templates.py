@@ -1,7 +1,5 @@
 """Templates that need a judge of a provider that the service has not: refused at every door."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verifications over HTTP that a judge of the operator scores, and what qualifies it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

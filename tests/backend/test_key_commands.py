@@ -1,7 +1,5 @@
 """`echelon key` as an operator uses it: make, list, revoke."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`python` over HTTP: functions of modules that the operator lists, and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a machine keeps beside the store: forgotten when it can be had again, and only then."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Runs of the service in its log: committed before the first call, closed once, proved to all."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from datetime import timedelta

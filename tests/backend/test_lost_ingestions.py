@@ -1,7 +1,5 @@
 """What becomes of verifications whose workers are killed, paused or stopped while they read."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

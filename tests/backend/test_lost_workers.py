@@ -1,7 +1,5 @@
 """What becomes of runs whose workers are killed or paused: real processes, real signals."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Migrations lead from an empty database to what the models say."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

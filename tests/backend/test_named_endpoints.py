@@ -1,7 +1,5 @@
 """What could never be called is refused when a theatre is made, before anything is public."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

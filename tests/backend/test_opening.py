@@ -1,7 +1,5 @@
 """From settings to a database: the embedded one by itself, an operator's as it is or migrated."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path

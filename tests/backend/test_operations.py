@@ -1,7 +1,5 @@
 """What operators ask: alive, ready, which release, how it goes; and what the log says."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -1,7 +1,5 @@
 """Two users, every route that serves an owner, every id: what is another's is not there."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

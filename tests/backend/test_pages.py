@@ -1,7 +1,5 @@
 """Pages of every list: bounds, cursors that go on, and cursors that belong elsewhere."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Each process keeps pages in its own memory, and no message goes between them. Wh
 seen in the second after it, a lapse at its second: the first request that begins then is right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pages under attack: what is private never stands on them, and a session that ended is none."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Runs that judges of the operator score: what they cost, how they wait, and how they go on."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Real workers that pay judges from one budget: racing, and killed in the middle of a call."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """No message shows a regular expression: what is asked for is said in words."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

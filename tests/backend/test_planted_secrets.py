@@ -1,7 +1,5 @@
 """A whole run with secrets planted wherever there are some; then everything it left is searched."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """A whole run over the PostgreSQL journal: what the files say, the database says too."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """A backup is restored on each PostgreSQL that the service works with, and between them."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Whatever is refused, wherever, is a problem document; what no client can act on is internal."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import pkgutil

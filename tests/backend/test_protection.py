@@ -1,7 +1,5 @@
 """What the database itself refuses: to the application's role, and to the owner of the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

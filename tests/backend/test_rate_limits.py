@@ -1,7 +1,5 @@
 """How often anybody may ask: so often at once, then as often as fits, and nobody for another."""
 
-from __future__ import annotations
-
 import http.client
 from collections.abc import Iterator
 from contextlib import ExitStack, closing

@@ -1,7 +1,5 @@
 """A person is asked on the page of a theatre: sign-in, the rubric, and what is not accepted."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

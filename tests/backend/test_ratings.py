@@ -1,7 +1,5 @@
 """Human scores over HTTP: who is asked what, who may answer, and that the run goes on."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

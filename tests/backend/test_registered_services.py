@@ -1,7 +1,5 @@
 """Models and tools of the operator's registry: run over REST from template to a checked bundle."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

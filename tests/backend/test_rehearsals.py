@@ -1,7 +1,5 @@
 """Rehearsals, on other ground truth or with canned answers: they never certify anything."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

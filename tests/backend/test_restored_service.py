@@ -3,8 +3,6 @@
 Both are real, with a database each; the witness is a real one, over HTTP on loopback.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

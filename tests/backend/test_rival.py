@@ -5,8 +5,6 @@ Observer. The first stands on this machine and so is isolated from nothing, whic
 Of the second only the owner's word is missing.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

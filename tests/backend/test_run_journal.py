@@ -1,7 +1,5 @@
 """The PostgreSQL journal keeps what a RunJournal must, all or nothing, and in columns too."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import tracemalloc

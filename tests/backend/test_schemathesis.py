@@ -1,7 +1,5 @@
 """Schemathesis against a real service: what the description promises is kept, for two users."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`echelon serve` as a process: it starts, drains, and leaves nothing running and nothing told."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

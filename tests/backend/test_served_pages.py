@@ -1,7 +1,5 @@
 """Pages for people: who is given HTML, what stands on a page, and how long it may be kept."""
 
-from __future__ import annotations
-
 import re
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy

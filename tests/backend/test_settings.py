@@ -1,7 +1,5 @@
 """The settings: what the environment says, what is refused, and that no secret is repeated."""
 
-from __future__ import annotations
-
 import os
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One evidence store for several machines: what one has sealed, every other one hands out."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from collections.abc import Iterator

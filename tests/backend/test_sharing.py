@@ -1,7 +1,5 @@
 """What a browser may do with answers: read what is public, run nothing, send nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

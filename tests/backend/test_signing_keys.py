@@ -1,7 +1,5 @@
 """The file of the keys that sign tokens: made once, its owner's alone, refused without a quote."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run that waits for its disk keeps its worker alive: others hear of it meanwhile."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from pathlib import Path
 

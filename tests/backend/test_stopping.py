@@ -1,7 +1,5 @@
 """What only waits ends when the service stops, however long it might have gone on."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """A bucket whose server is killed in the middle of things: told, and gone on with when it is up."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ One table over every route that takes a document, and over the lines of a datase
 has one reading, and what is not hashed is read by the same parser.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """A refusal says where, which rule, what was expected and the kind of what was seen: no value."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from typing import Any

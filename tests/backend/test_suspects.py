@@ -1,7 +1,5 @@
 """A run that kills its workers comes to its end, and others come to theirs (docs/adr/0181)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs over HTTP: accepted once, carried to their end, taken up again, cancelled."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections import Counter

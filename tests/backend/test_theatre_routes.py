@@ -1,7 +1,5 @@
 """Theatres over HTTP: made, read by their owner alone, committed once."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

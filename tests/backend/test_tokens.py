@@ -1,7 +1,5 @@
 """Tokens: which are taken, and every forgery that is not."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

@@ -1,7 +1,5 @@
 """A commit that fails never answers 2xx, and leaves nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The log in rows keeps what a log must, and the database refuses every other change of it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator

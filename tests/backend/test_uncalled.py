@@ -1,7 +1,5 @@
 """A theatre can be ended from outside: cancelled before a call, or not closed in time."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Ground truth that users upload, templates that were committed, and events as they happen."""
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """Verifications over HTTP: the whole flow, whose they are, and how they end without."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Templates, ground truth and constructs for the tests of the service's theatres."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A repository on a local server that speaks GitHub's REST, and verifications against it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

@@ -6,8 +6,6 @@ crash point at which the child kills itself, `disk` for one whose disk stands st
 is the child's process id.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os

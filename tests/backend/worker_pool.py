@@ -1,7 +1,5 @@
 """Worker processes of one database, for tests that kill, pause and stop them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

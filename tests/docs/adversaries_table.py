@@ -3,8 +3,6 @@
 `python -m tests.docs.adversaries_table` prints them.
 """
 
-from __future__ import annotations
-
 import sys
 
 from theatre.cli.adversaries.rehearsal import Adversary, Kind, known_adversaries, paid

@@ -3,8 +3,6 @@
 `python -m tests.docs.hostile_table` prints it.
 """
 
-from __future__ import annotations
-
 import sys
 
 from tests.theatre.oracles.hostile_cases import Case, Text, read_table

@@ -1,7 +1,5 @@
 """`docs/adversaries.md` shows the table of adversaries as the tests and the command read it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

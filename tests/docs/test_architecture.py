@@ -1,7 +1,5 @@
 """`docs/architecture.md` shows the code as it is: the states, and folders that there are."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

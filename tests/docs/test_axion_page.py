@@ -1,7 +1,5 @@
 """`docs/axion.md`: figures of the theatres as published, commands and agents as they are."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`docs/certificate.md` explains each field, each check and each code that there is."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

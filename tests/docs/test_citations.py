@@ -3,8 +3,6 @@
 The changelog is history and is not read.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

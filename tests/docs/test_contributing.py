@@ -1,7 +1,5 @@
 """CONTRIBUTING, the workflow and the page of commands name what there is."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`docs/debate.md` holds the figures that the corpus and the sweep come to, and the rules."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """`docs/easel-requests.md`: each of its numbers is the one that a run brings."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

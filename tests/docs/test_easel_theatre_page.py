@@ -1,7 +1,5 @@
 """`docs/easel-theatre.md`: each of its numbers is the one that a run brings."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence

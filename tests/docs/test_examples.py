@@ -1,7 +1,5 @@
 """The shipped constructs and templates run by themselves: each has a README that says how."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

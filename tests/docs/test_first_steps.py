@@ -1,7 +1,5 @@
 """Everything on docs/first-steps.md is done as it stands there, in an empty folder."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

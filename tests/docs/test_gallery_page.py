@@ -1,7 +1,5 @@
 """`docs/gallery.md`: its figures are those of the sealed bundles, which the check recomputes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`docs/hostile.md` shows the table of the hostile construct as the tests read it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

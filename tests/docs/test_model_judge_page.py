@@ -1,7 +1,5 @@
 """`docs/models.md` on the model as a judge: its figures follow from what is sealed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

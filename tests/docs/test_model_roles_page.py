@@ -1,7 +1,5 @@
 """`docs/models.md` on the model in its roles: tables, templates and scores are those sealed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`docs/models.md`: its figures are those of the sealed bundles, which the check recomputes."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`docs/observer.md`: each of its numbers is the one that a run brings."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from collections import Counter

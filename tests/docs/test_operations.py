@@ -1,7 +1,5 @@
 """`docs/operations.md` describes the settings that there are, and where the database lies."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

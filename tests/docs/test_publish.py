@@ -1,7 +1,5 @@
 """How the transcripts of the demo are written anew: what it leaves out stays left out."""
 
-from __future__ import annotations
-
 from tests.publish import aligned
 
 SHOWN = """\

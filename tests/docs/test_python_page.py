@@ -1,7 +1,5 @@
 """What docs/python.md and docs/ci.md show is executed, in the folder of docs/first-steps.md."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

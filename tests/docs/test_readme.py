@@ -1,7 +1,5 @@
 """What README.md, docs/demo.md and docs/check.md show as output or as code, executed."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

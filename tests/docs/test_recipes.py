@@ -1,7 +1,5 @@
 """Each page of docs/recipes is done as it stands there; all but one in the soak."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

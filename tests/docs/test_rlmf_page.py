@@ -1,7 +1,5 @@
 """`docs/rlmf.md` shows a record as it is exported, every member of it, and a check that works."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -3,8 +3,6 @@
 `make soak` also plays the long ones again; `python -m tests.publish` makes stale ones anew.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

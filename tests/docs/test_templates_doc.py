@@ -1,7 +1,5 @@
 """The example of `docs/templates.md` is valid and runs; the contract has every rule of the code."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What docs/trust.md shows as commands is done, in an empty folder."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

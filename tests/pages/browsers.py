@@ -1,7 +1,5 @@
 """The machine's own Chromium, driven by Playwright, and what a page must not do in it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

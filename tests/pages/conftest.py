@@ -4,8 +4,6 @@ Playwright keeps an event loop in the thread of its browser: whatever is made wi
 there before, so the browser asks for the stage.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

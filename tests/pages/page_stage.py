@@ -3,8 +3,6 @@
 Everything here is made before a browser is there: most of it needs an event loop of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator, Sequence

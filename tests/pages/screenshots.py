@@ -5,8 +5,6 @@ that it starts. Look at them before you commit them. Where pngquant is installed
 colours, and are a third as large.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import subprocess

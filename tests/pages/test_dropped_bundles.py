@@ -4,8 +4,6 @@ Half of them are dropped as folders, half are chosen as archives. That any file 
 `tests/theatre/pages/test_verify_js.py`, which asks the same script without a page; here few are.
 """
 
-from __future__ import annotations
-
 import io
 import tarfile
 from base64 import b64encode

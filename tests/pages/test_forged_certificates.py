@@ -5,8 +5,6 @@ sign with the issuer's key, and the reader can give the issuer's trust.json as h
 may also serve another script: what counts then is a page that the reader has kept.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import tarfile

@@ -5,8 +5,6 @@ phone and a sheet of paper show each page without moving it sideways. Other page
 certificate's, and the night, axe-core sees in the soak.
 """
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Browser, ViewportSize
 

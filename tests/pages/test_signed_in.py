@@ -1,7 +1,5 @@
 """Who is signed in: people who are asked, with keys alone, and an owner who watches a run."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Browser
 

@@ -1,7 +1,5 @@
 """What looks at pages sees a bad one: a walk that finds nothing has looked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from playwright.sync_api import Browser

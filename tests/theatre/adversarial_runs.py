@@ -1,7 +1,5 @@
 """The adversarial Observer theatres: for real, or with a construct that a test writes itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast

@@ -5,8 +5,6 @@ Each is carried out on a real run, as far as it comes, and returns how that ende
 the same of it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import zlib

@@ -1,7 +1,5 @@
 """Answers that come in when the test says so: the order of arrival as a choice, not as luck."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path

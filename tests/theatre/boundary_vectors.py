@@ -1,7 +1,5 @@
 """Writes fixtures/vectors/jcs/boundaries.jsonl from the engine's list of values at the borders."""
 
-from __future__ import annotations
-
 import json
 import struct
 import sys

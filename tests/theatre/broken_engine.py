@@ -5,8 +5,6 @@ before anything of the engine is loaded, runs a theatre with that engine, and wr
 build's check and `verify_bundle.py` say of the bundle to FOLDER/NAME.json.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Every change of a bundle that the mutation test tries: of bytes, lines, members and values."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """PRODUCT_CARTOGRAPH_V1 for real: a registered program, asked over its stdin."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

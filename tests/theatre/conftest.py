@@ -1,7 +1,5 @@
 """Small real runs, shared by the tests that need evidence: real child processes, real bundles."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import textwrap

@@ -3,8 +3,6 @@
 The chain and the hashes are made anew behind it (`forged_bundle.resealed`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 

@@ -4,8 +4,6 @@ They are isolated: neither a file of a test nor its process is within their reac
 `network = true` they reach this, a service of the test's process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

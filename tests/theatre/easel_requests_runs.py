@@ -1,7 +1,5 @@
 """PRODUCT_EASEL_REQUESTS_V1 for real, and what became of each request that was signed off."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Iterator, Mapping

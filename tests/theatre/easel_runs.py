@@ -1,7 +1,5 @@
 """PRODUCT_EASEL_V1 for real: three registered services, and two stand-ins for the people."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The real `echelon` program as a process: run it, watch it, kill it, look what it left."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

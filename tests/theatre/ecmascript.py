@@ -1,7 +1,5 @@
 """ECMAScript: its rule for numbers written anew, and Node to ask."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 import subprocess

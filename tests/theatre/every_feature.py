@@ -5,8 +5,6 @@ three calls at a time with answers behind the end of the run, two computations, 
 environment than that of the certificate before.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections import Counter

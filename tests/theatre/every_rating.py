@@ -5,8 +5,6 @@ nobody finishes in time, one that three people finish (a fourth does not, others
 computation in the aggregate, and a rating behind that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast

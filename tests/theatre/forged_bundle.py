@@ -4,8 +4,6 @@ Written from docs/contract/evidence.md with `hashlib` alone: it shares no code w
 bundles or with their check.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

@@ -6,8 +6,6 @@ shares with the others is how the interpreter began (hash seed, locale, PYTHONâ€
 that is the question, and for whole runs that are to agree, take `echelon_process.echelon`.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

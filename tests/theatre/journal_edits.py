@@ -1,7 +1,5 @@
 """What somebody may do to the lines of a journal: each edit by name, for files and for rows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 

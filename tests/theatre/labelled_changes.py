@@ -3,8 +3,6 @@
 `python -m tests.theatre.labelled_changes` prints the agreement for each half that has both passes.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence

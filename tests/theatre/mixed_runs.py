@@ -1,7 +1,5 @@
 """Scored episodes that people rate as well: drawn from known populations, or made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

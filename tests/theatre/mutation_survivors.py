@@ -6,8 +6,6 @@ Each mutant is checked at four efforts of its forger (see `Effort`). ECHELON_TES
 many mutants there are, or `all` (so with ECHELON_SOAK).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

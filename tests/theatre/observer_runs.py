@@ -1,7 +1,5 @@
 """PRODUCT_OBSERVER_V1 for real: a registered service, started for the run and asked by HTTP."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

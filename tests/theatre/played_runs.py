@@ -1,7 +1,5 @@
 """Runs of interactive episodes that answers without any work do well in: a runner, and its data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial

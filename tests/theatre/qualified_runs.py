@@ -1,7 +1,5 @@
 """Qualifications of scripted measures on the shipped labelled set, and runs that rely on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime

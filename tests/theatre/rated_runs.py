@@ -1,7 +1,5 @@
 """Theatres that wait for people, and the people: for the tests of rubric steps."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 from collections.abc import Iterable, Mapping, Sequence

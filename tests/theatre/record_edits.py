@@ -1,7 +1,5 @@
 """Edits of invocation records, for tests that forge a bundle by one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Runs in which each episode is asked more than once, for the tests of what comes of that."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from fractions import Fraction

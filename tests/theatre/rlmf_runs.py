@@ -1,7 +1,5 @@
 """Runs of the pilot theatre whose answers are told apart as options, and their exports."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs for the tests of the engine: the real store, journal and loop, and a construct of choice."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

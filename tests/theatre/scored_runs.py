@@ -1,7 +1,5 @@
 """Scored episodes for the tests of the aggregate: made by hand, or drawn by hypothesis."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Every place of a template, each to be changed alone."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias

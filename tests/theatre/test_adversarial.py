@@ -1,7 +1,5 @@
 """The adversarial theatres, run for real; constructs that obey or remember; and their page."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The adversarial theatres of Easel's chain: the data, the runs, and what the page says of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@
 family, `make soak-adversaries` all of them on all templates that are shipped.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

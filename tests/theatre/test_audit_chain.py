@@ -1,7 +1,5 @@
 """The audit chain: it grows by one hash at a time, and every tampering is found at its line."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 from dataclasses import replace

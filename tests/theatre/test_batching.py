@@ -1,7 +1,5 @@
 """Batches: full or old enough, never cut off, never written twice, never with a gap."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field

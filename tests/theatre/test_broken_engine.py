@@ -5,8 +5,6 @@ refused by its own check and by `verify_bundle.py`. `make test` builds one of a 
 tier, `make soak-mutants` the others.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The independent check: an honest bundle passes, and each defect is named by the right checks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

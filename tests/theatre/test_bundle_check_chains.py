@@ -3,8 +3,6 @@
 The forger rewrites records, trail, sums and hashes; nothing but the rule itself can tell.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The independent check runs computations anew: what they are given, and when there are none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path

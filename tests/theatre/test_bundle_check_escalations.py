@@ -1,7 +1,5 @@
 """The independent check of steps that fail, are skipped, or ask people: every sort of run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the check holds a recorded history to: other runs, each fact once, none from the future."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

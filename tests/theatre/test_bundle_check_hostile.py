@@ -1,7 +1,5 @@
 """A stranger's folder may hold anything: the check says so by name and never falls over."""
 
-from __future__ import annotations
-
 import copy
 import os
 import shutil

@@ -4,8 +4,6 @@ Both were written from docs/contract/evidence.md, without a look at each other; 
 the same episodes and the same panels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """How the independent check reads a committed template, and what it will not take for one."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from fractions import Fraction

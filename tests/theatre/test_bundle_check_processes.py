@@ -1,7 +1,5 @@
 """The independent check over chains of real child processes, as the engine ran them."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The independent check of what a programme came to: computations, and answers behind the end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast

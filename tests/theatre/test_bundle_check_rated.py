@@ -4,8 +4,6 @@ Every forger here makes anew what follows from the forgery: files of scores, ste
 chain, sums, manifest and certificate. Only what was recomputed can tell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The independent check over other honest runs, and over what a whole forgery comes to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The independent check of sanitised inputs: what was sent is recomputed, or said to be unknown."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from pathlib import Path
 from typing import cast

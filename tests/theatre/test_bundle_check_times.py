@@ -1,7 +1,5 @@
 """Times that contradict each other, in bundles where everything else was made anew."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

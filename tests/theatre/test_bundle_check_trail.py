@@ -1,7 +1,5 @@
 """The independent check of the audit trail: every rule by itself, on a chain that holds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast

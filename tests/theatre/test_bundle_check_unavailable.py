@@ -1,7 +1,5 @@
 """A sanitiser that is not at hand: the check says so, and still finds defects."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The one word for a bundle: who vouches for it, and what its tier rests on."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast

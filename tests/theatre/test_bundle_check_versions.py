@@ -1,7 +1,5 @@
 """The independent check of a theatre of version 2.0.1, which commits less than later ones."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

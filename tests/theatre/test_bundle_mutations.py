@@ -8,8 +8,6 @@ is how many there are, or `all` (so with ECHELON_SOAK); every place of every doc
 one in any case.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Calibration: against sklearn, against the definitions, and null wherever nothing was measured."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 from typing import Any, cast

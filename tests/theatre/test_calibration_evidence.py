@@ -1,7 +1,5 @@
 """Stated probabilities, from the construct's answers to the certificate, and checked again."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast

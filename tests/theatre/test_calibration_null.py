@@ -1,7 +1,5 @@
 """The ECE of a calibrated construct: counted out for a few answers, simulated for many."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

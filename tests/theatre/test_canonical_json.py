@@ -1,7 +1,5 @@
 """Canonical JSON against the RFC author's vectors, and what has no canonical form."""
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 import enum

@@ -1,7 +1,5 @@
 """Values at the borders of RFC 8785: one list for us, for others, and for the self-test."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The quick way to canonical JSON: the bytes of `rfc8785`, or silence."""
 
-from __future__ import annotations
-
 import datetime as dt
 import enum
 import math

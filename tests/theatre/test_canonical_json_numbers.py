@@ -4,8 +4,6 @@
 come from SHAKE-256, so every machine tries the same ones, and fewer are the first of more.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

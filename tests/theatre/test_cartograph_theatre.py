@@ -1,7 +1,5 @@
 """PRODUCT_CARTOGRAPH_V1, run for real: the published result, twice, byte for byte."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 

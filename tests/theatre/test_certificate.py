@@ -1,7 +1,5 @@
 """The certificate: every field from the commitment or the evidence, and none made up."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime

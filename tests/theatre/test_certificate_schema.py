@@ -1,7 +1,5 @@
 """The one certificate schema fits both execution paths, and names every field that is missing."""
 
-from __future__ import annotations
-
 import json
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Chains: each construct sees what came before it, and answers for itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """What a run recorded was changed: it ends as failed, naming the batch, and nobody is certified."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The coin: what it draws, where it lies, when it is revealed, and what a lost one ends."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import stat

@@ -1,7 +1,5 @@
 """The commitment: recomputed here with `hashlib` and `rfc8785` alone, never with the engine."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """Runs of any family side by side: what is paired, what flips, what is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

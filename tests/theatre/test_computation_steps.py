@@ -1,7 +1,5 @@
 """`deterministic_computation` steps: computed once, over what was committed, and kept twice."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

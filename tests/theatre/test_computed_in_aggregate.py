@@ -1,7 +1,5 @@
 """Outputs of computations that are committed to stand in `scores/aggregate.json`, and forgeries."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Several calls at a time: the same results whatever the arrival, and nothing else at risk."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What goes wrong in one of sixteen calls ends the run as itself; no answer that is in is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import resource

@@ -1,7 +1,5 @@
 """The constraint yielding gate: `full` unless exactly two tiers and five words say otherwise."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ qualification by change, to `corrected_scores`. `make soak-figures` simulates ea
 in docs/statistics.md 2,000 times and gets the documented shares to the digit.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Criteria as a value; what weights must be is a table in `test_template_validator`."""
 
-from __future__ import annotations
-
 from dataclasses import FrozenInstanceError
 
 import pytest

@@ -1,7 +1,5 @@
 """Repeats: the committed sample is called twice, and an answer that differs is not forgiven."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Copies of a question are one question, and what anybody could answer is shown as that."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A draft says what its author knows; the template that is committed says everything."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, cast

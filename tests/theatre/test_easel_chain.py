@@ -1,7 +1,5 @@
 """Easel's chain when something goes wrong: a changed byte, a dead service, a score that is none."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -1,7 +1,5 @@
 """PRODUCT_EASEL_REQUESTS_V1, run for real: what is committed, and the published result."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

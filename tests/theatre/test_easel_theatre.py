@@ -1,7 +1,5 @@
 """PRODUCT_EASEL_V1, run for real: a chain of three services, a rubric, and the published result."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

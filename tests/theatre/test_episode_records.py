@@ -1,7 +1,5 @@
 """Datasets and gold labels are read line by line, and refused by the number of the line."""
 
-from __future__ import annotations
-
 import pytest
 
 from theatre.engine.errors import DatasetError

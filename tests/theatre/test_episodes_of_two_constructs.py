@@ -1,7 +1,5 @@
 """Interactive episodes of two constructs: the runner says whose turn it is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

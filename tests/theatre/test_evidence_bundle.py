@@ -1,7 +1,5 @@
 """The evidence bundle: all or nothing on the disk, and checkable with coreutils alone."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A step that fails: to its escalation, or to the end of the theatre, and always in the chain."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path

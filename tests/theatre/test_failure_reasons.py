@@ -1,7 +1,5 @@
 """Why a run has no certificate: counts by status, and what went wrong most often."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -3,8 +3,6 @@
 Those that know no task are the adversaries of tests/theatre/test_adversaries.py.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

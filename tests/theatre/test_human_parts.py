@@ -1,7 +1,5 @@
 """What people's scores make of a criterion: items, means, agreement, intervals."""
 
-from __future__ import annotations
-
 import hmac
 import math
 from fractions import Fraction

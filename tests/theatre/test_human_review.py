@@ -1,7 +1,5 @@
 """Who may score what: every refusal has its code, stores nothing, and is in the audit chain."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Chain, sanitising, shapes, repeats, computations and sixteen calls at a time in one theatre."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

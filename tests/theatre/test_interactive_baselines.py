@@ -1,7 +1,5 @@
 """Whoever answers nothing, or what was asked, plays the same episodes, and its score is shown."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

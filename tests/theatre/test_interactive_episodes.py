@@ -1,7 +1,5 @@
 """Episodes of several calls: a runner asks, the check plays the whole episode again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@
 repeats each a few times, from the same seeds, and must come as near as chance allows.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

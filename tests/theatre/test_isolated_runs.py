@@ -1,7 +1,5 @@
 """What a construct could reach decides what its certificate is worth, and whether a run goes on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Criteria that a judge is asked about: asked once, recorded, and played again by the check."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path

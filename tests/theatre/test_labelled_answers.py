@@ -1,7 +1,5 @@
 """What people say of answers that the coin drew corrects the score that a judge gave (PPI++)."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path

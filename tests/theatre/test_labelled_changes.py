@@ -1,7 +1,5 @@
 """The labelled changes are what their README says: real diffs, counted kinds, no give-away form."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The eight market families: outcomes, sources, thresholds, escrow; valid, committable, fixed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import operator

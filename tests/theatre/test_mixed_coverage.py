@@ -1,7 +1,5 @@
 """How often an interval with a human part holds the truth: simulated, and told in the docs."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

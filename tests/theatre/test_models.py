@@ -1,7 +1,5 @@
 """Documents frozen for good, results that survive the journal, ranges of numbers."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence

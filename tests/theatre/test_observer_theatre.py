@@ -1,7 +1,5 @@
 """PRODUCT_OBSERVER_V1, run for real: a service asked by HTTP, and the published result."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a construct sends back is read once, strictly, and never crashes the reader."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The committed shape of an answer: what does not fit is an error of the construct."""
 
-from __future__ import annotations
-
 from itertools import count
 from pathlib import Path
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The strict parser: everything that a lenient one would repair is refused, and cheaply."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

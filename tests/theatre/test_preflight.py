@@ -1,7 +1,5 @@
 """Before the first call: whatever cannot be run as committed is refused, by name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path

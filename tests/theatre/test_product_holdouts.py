@@ -1,7 +1,5 @@
 """Every product theatre commits a holdout, and a run reports train, holdout and gap."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 

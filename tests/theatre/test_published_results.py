@@ -1,7 +1,5 @@
 """What is published of each shipped theatre is what anybody gets who runs it, byte for byte."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a qualification counts: rates by change, and an interval that holds the truth."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 

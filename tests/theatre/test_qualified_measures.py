@@ -1,7 +1,5 @@
 """A measure carries a tier by its qualification, and no liar's qualification carries one."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A programme that asks people: it waits, goes on with enough of them, and counts their scores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import cast
 

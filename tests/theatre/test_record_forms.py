@@ -1,7 +1,5 @@
 """The forms that the engine fills in and the check reads: every member, spelt out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Protocol
 

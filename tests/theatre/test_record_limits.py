@@ -1,7 +1,5 @@
 """What a construct may send must always fit into records that can be read back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Episodes that are asked more than once: one score each, whatever way a construct tries."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

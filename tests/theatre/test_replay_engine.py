@@ -1,7 +1,5 @@
 """From the last answer to the sealed bundle, or to the reason why there is none."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the audit chain says of recorded episodes: one event a batch, one a failure or refusal."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 

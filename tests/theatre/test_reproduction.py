@@ -1,7 +1,5 @@
 """A run with a coin that was public: a bundle, no certificate, and no way to one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The programme as a state machine: what is next, what a failure leads to, and that it ends."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

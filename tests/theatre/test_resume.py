@@ -1,7 +1,5 @@
 """A run that was killed, interrupted or sabotaged goes on where it stopped, and never twice."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

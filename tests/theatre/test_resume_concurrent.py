@@ -4,8 +4,6 @@ The runner and the construct's server are processes of their own. The construct 
 until the test has done what it came for, so no run is over before it could be killed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

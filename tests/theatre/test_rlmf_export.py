@@ -3,8 +3,6 @@
 Past 400 lines: one record has many members, and each has a case of its own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """`resolved_option` comes from the ground truth, `replay_output_class` from the answer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 

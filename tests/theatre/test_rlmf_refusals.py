@@ -1,7 +1,5 @@
 """A bundle that is not as it was sealed is not exported; the schema of a record is closed."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 from collections.abc import Callable, Iterator

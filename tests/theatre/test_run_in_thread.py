@@ -1,7 +1,5 @@
 """What takes its time while a run is settled is not done in the thread of the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

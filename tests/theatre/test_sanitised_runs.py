@@ -1,7 +1,5 @@
 """Sanitising in a run: the construct sees clean text, the evidence says what became of it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path

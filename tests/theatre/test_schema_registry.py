@@ -1,7 +1,5 @@
 """JSON Schema as the registry applies it: whole matches, checked formats, no network."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import socket

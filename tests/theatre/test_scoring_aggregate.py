@@ -3,8 +3,6 @@
 Source: docs/contract/scoring.md §1 and §4.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

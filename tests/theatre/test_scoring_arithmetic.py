@@ -1,7 +1,5 @@
 """Exact arithmetic: decimals in, rationals inside, one rounding half-even at the end."""
 
-from __future__ import annotations
-
 import decimal
 import itertools
 import math

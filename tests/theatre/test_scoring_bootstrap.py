@@ -1,7 +1,5 @@
 """Resampled intervals: against scipy, against the definition, and the same for everybody."""
 
-from __future__ import annotations
-
 import hashlib
 import tracemalloc
 from fractions import Fraction

@@ -4,8 +4,6 @@
 documented shares; the normal run must come as near as chance allows.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Tests of differences against counts by hand, scipy and published tables; their coverage."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

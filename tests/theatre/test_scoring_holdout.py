@@ -1,7 +1,5 @@
 """The holdout is drawn by the commitment, so that everybody can and nobody has to draw it."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The gap between train and holdout: by hand, by other formulas, and as often wrong as it may."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Wilson intervals against published tables, scipy, and the equation that they solve."""
 
-from __future__ import annotations
-
 import math
 from statistics import NormalDist
 from typing import cast

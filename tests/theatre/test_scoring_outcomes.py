@@ -1,7 +1,5 @@
 """What an answer counts as: the outcomes table of the scoring contract, row by row."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Dotted paths: objects by key, arrays by index, and nothing else leads anywhere."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

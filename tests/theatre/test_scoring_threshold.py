@@ -1,7 +1,5 @@
 """The failure stop against its definition, read by brute force."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """Worst-case bounds: what no gap can push a score out of, and what every gap together can reach."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 from typing import cast

@@ -1,7 +1,5 @@
 """The gate before publishing: what the own check refuses is never sealed, and kept for a look."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Mapping

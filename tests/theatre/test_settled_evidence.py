@@ -1,7 +1,5 @@
 """What a settled run leaves: chain, digests, tier, ground truth, and results that repeat."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

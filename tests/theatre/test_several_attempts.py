@@ -1,7 +1,5 @@
 """One theatre run by several, one after another or at once: asked to stop, overtaken at sealing."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace

@@ -5,8 +5,6 @@ probabilities bring is tried on a whole run. `test_bundle_mutations` has
 every place that any bundle has; here are those that it has not, unless all mutants are asked for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast

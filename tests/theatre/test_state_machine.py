@@ -1,7 +1,5 @@
 """The lifecycle: five steps in one direction, and nothing else."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

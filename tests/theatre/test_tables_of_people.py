@@ -1,7 +1,5 @@
 """Tables and folders as people have them: read as they mean it, or refused with the line."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No secret gets into a template, and none is repeated by the message that refuses it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -3,8 +3,6 @@
 Past 400 lines: the table has a case or more for each rule of docs/contract/template.md §3.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass, field, replace
 from functools import reduce

@@ -1,7 +1,5 @@
 """Four versions of templates: each with its frozen schema, its rules, and its defaults."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Typed views of a template: the documented defaults, and nothing that was not committed."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import pytest

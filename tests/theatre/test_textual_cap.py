@@ -1,7 +1,5 @@
 """Text without a judge carries no tier, whoever scores it and whatever is written afterwards."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

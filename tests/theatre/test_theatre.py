@@ -1,7 +1,5 @@
 """The theatre as a value: every step gives the next one and its event, and changes nothing."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Longer than the house limit for a module because every requirement is a row of one table.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction

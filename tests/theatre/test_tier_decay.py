@@ -1,7 +1,5 @@
 """Tiers by policy v0 when a certificate is read: current or expired, and for how much."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from uuid import NAMESPACE_OID, uuid5
 

@@ -1,7 +1,5 @@
 """The facts that a tier rests on: counted from what was recorded, none of them asserted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The documents that the tier assigner reads: exact, strict, and back again."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from fractions import Fraction
 

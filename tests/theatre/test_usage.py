@@ -1,7 +1,5 @@
 """What a run used: the engine's count and the check's, which share no code."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

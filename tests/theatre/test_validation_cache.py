@@ -1,7 +1,5 @@
 """Documents that are alike, one after another: each is told the same as if it came alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

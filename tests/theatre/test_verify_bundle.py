@@ -4,8 +4,6 @@ Where the two differ is a list by place, with the reason. Both are asked of the 
 same bundles: a sample, or all of them with ECHELON_TEST_MUTANTS=all (so with ECHELON_SOAK).
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """Shipped theatres with fewer episodes, so that a run or a check is quick."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import cast
 

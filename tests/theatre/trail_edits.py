@@ -3,8 +3,6 @@
 An `Edit` takes the entries of `every_rating` and changes them in place.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Any, cast

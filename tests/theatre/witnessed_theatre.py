@@ -1,7 +1,5 @@
 """A third of the Cartograph theatre, whose construct is watched: it reports who called it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import dataclass

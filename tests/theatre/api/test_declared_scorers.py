@@ -1,7 +1,5 @@
 """`@scorer`: from a function of two values to what an entry point registers."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 from importlib.metadata import EntryPoint

@@ -1,7 +1,5 @@
 """`from theatre import …`: rehearse, certify, check and validate in this process."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import json

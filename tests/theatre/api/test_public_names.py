@@ -1,7 +1,5 @@
 """What `import theatre` shows, and what each name of it loads: modules are counted, not time."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`@pytest.mark.echelon` in sessions of pytest's own, on real runs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

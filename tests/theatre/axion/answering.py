@@ -1,7 +1,5 @@
 """An agent of the roster as a construct answers for it: questions in, answers out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from theatre.axion.agents.base import Offers

@@ -1,7 +1,5 @@
 """The shipped axion theatres for real: agents as registered programs, asked over their stdin."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Proposals of the real agents, and what the kernel expects of them."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

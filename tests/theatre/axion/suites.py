@@ -1,7 +1,5 @@
 """Small suites, run as the command line runs them, and what they gave."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from theatre.axion.common.hashing import Document

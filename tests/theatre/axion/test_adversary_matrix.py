@@ -1,7 +1,5 @@
 """The ladder: what is certain of each rung, at any size; and what the page says of all of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

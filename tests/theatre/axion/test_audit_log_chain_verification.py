@@ -1,7 +1,5 @@
 """The audit log breaks where anything in it is changed, and says at which line."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

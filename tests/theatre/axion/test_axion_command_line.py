@@ -1,7 +1,5 @@
 """`toy-pseudo-axion`, as its contract has it: options, files, exit codes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -4,8 +4,6 @@ All are programs of their own (`fixtures/constructs/axion`). A seed is hidden wh
 the coin; it is public where it follows from the commitment hash and the episode id, as before.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """PRODUCT_AXION_PAIR_V1: an honest agent and a liar in the same worlds, and how far they part."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The nineteen schema files, and what breaks them."""
 
-from __future__ import annotations
-
 import copy
 import json
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """How a suite is summed up: rates, thresholds, curves, cliffs, distances."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """PRODUCT_AXION_V1: agents in processes of their own, kernel and probes on the engine's side."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

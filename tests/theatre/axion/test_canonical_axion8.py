@@ -1,7 +1,5 @@
 """The profile `axion8`: one spelling for each value, whichever way it is written."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A run has one interface; what belongs to another is denied, and each mode sees its own."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

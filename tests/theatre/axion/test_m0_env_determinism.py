@@ -1,7 +1,5 @@
 """M0: a world follows from its seed, and a state from the one before."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

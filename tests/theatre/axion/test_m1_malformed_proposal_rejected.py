@@ -1,7 +1,5 @@
 """M1: what is no valid proposal, or breaks an invariant, is denied, and the log says why."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

@@ -6,8 +6,6 @@ required episodes for each of them; `make test` runs fewer. A threshold is misse
 Wilson interval excludes it.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

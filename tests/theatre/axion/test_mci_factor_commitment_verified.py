@@ -1,7 +1,5 @@
 """Commit and reveal: what is challenged was fixed before, and the snapshot opens to it."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """The program that asks a language model what an agent does: forms are its own, answers are not."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

@@ -4,8 +4,6 @@ The sample is drawn from one fixed secret. The test is the exact one of permutat
 counts of both margins as they are, how likely is a table as far from the expected one?
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Nothing of the world can reach P5-MCI: not by import, not by its document, not by its answer."""
 
-from __future__ import annotations
-
 import copy
 import json
 import subprocess

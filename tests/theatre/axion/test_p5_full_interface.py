@@ -1,7 +1,5 @@
 """P5' of the interface `full`: what cannot be read fails, what changes nothing decides nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

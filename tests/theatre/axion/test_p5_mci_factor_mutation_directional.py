@@ -1,7 +1,5 @@
 """P5-MCI: mutations go where a claim says, a change that is none decides nothing."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The traps P3, P4 and P6: taken for a gain and for nothing else, refused, and logged."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

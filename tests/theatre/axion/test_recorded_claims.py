@@ -1,7 +1,5 @@
 """Every recorded claim is examined, on the factors that the world had, and some in that world."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

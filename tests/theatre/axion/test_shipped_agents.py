@@ -1,7 +1,5 @@
 """The shipped agents are programs of their own; they answer as the package's agents do."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Gate and P5 of a theatre's episodes: processes of their own, which come back when they die."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """No token, no actuation: a token moves the world by the one step it was made for, once."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Two processes with other hash seeds write the same bytes, times aside."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

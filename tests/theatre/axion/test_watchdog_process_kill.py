@@ -1,7 +1,5 @@
 """A gate that hangs is killed from another process, and the log says so."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

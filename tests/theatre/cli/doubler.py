@@ -1,7 +1,5 @@
 """A small theatre for the tests of the command line: its construct doubles a number."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

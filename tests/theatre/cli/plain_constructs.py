@@ -1,7 +1,5 @@
 """Constructs without a wrapper for tests: a model's server, a tool's server, a program."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """`echelon adversaries` on a template of one's own, with the data in a folder of one's own."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`echelon attest` signs what the check of a bundle found, and nothing where it found a fault."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from datetime import datetime

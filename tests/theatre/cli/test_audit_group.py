@@ -1,7 +1,5 @@
 """`echelon disclose` and `echelon audit`: what is opened is under the root, and computed again."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac

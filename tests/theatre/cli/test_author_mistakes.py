@@ -1,7 +1,5 @@
 """What beginners do wrong: each ends in one message that names the cause and what to do."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`echelon theatre cancel`, and what becomes of a theatre that did not begin in time."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Each command as a real process: its one document on stdout, its keys, its exit code."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tomllib

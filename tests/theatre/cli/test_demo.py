@@ -1,7 +1,5 @@
 """`echelon demo` over HTTP: what its pages and its document show, and what its bundles hold."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

@@ -1,7 +1,5 @@
 """However `echelon demo` ends, nothing is left running, and what ended it is told."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

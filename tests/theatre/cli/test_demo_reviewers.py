@@ -1,7 +1,5 @@
 """The two stand-ins: small rules over brief and answer, worked out by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

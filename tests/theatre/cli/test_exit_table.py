@@ -1,7 +1,5 @@
 """One table of exit codes for all commands: a missing path ends each of them alike."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Every error that a command can let through has the exit code that scripts rely on."""
 
-from __future__ import annotations
-
 import pytest
 
 from theatre import judging

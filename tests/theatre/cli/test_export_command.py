@@ -1,7 +1,5 @@
 """`echelon theatre export`: the records, one archived event, and the same bytes ever after."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

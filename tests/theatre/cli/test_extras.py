@@ -1,7 +1,5 @@
 """What a light installation and another system cannot do ends in one line that says what helps."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`--header`: where the value of a request header comes from, where it goes, and where not."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

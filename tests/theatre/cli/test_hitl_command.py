@@ -1,7 +1,5 @@
 """`echelon theatre hitl`: what people are shown, what they may give, and how a run goes on."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Constructs behind HTTP that cannot be called, are gone, or come back: what a run makes of it."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Constructs behind HTTP, from the command line to a bundle that checks."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

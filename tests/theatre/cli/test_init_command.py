@@ -1,7 +1,5 @@
 """`echelon init`: by flags and by questions, for each kind of construct."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The certificate of a judged verification: verdicts, counts, passes, the second opinion."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

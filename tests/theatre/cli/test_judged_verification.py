@@ -1,7 +1,5 @@
 """`echelon verify` with a model as judge: recorded, checked offline, held against the words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Commands are imported when they are called, not when they are listed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

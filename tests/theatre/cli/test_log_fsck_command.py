@@ -1,7 +1,5 @@
 """`echelon log fsck` holds the theatres of the working folder to the user's log."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Drafts of constructs without a wrapper: pinned, validated and run without a pasted hash."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Constructs without a wrapper: from their settings to a certificate that checks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

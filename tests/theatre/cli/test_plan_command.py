@@ -1,7 +1,5 @@
 """`echelon plan`: the size that it names gives the wanted width, and it says what that costs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

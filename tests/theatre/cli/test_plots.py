@@ -1,7 +1,5 @@
 """`echelon theatre show --plot`: pictures of a certificate, as SVG with its numbers as text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The progress line: bar, counts, median latency, time to go; drawn as often as it is of use."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

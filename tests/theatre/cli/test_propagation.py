@@ -1,7 +1,5 @@
 """The table that `show` and `run` print of a chain: where its decisions were lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A Python callable as the construct: from its version to a certificate that checks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import cast

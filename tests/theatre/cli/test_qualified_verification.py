@@ -1,7 +1,5 @@
 """`echelon verify --qualification`: what shows that its judge can be relied on."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from functools import cache

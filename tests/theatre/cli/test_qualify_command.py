@@ -1,7 +1,5 @@
 """`echelon qualify`: a measure against labelled claims, signed, and checked again by anyone."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`echelon theatre run --rehearsal`: a whole run, and neither certificate nor store."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """`echelon report`: one file for people, and none for what does not hold."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

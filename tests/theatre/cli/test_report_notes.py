@@ -1,7 +1,5 @@
 """What a report says beside the scores: a gap that the draw of the holdout does not explain."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from itertools import count

@@ -1,7 +1,5 @@
 """`echelon reproduce`: the same run again, and one whose answers were never the construct's."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

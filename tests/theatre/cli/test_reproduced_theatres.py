@@ -5,8 +5,6 @@ theatre again with all of them, `make soak` finds each out. The sealed bundles i
 come out again in their own test.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from pathlib import Path

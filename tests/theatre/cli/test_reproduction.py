@@ -1,7 +1,5 @@
 """What a reproduction is held to be: equal, within the intervals, or another result."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

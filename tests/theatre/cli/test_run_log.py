@@ -1,7 +1,5 @@
 """A run is in its issuer's log before its first call, and is closed there once, however it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import signal

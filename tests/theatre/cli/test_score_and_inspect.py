@@ -1,7 +1,5 @@
 """`echelon ingest`, `score` and `inspect`: the steps of a verification one by one."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

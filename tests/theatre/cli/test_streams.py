@@ -1,7 +1,5 @@
 """What goes to stdout, what to stderr, and what happens where one of them is odd."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

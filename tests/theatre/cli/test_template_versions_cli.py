@@ -1,7 +1,5 @@
 """Every version and both paths on the command line: validate, hash, commit; and what runs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

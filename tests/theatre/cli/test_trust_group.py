@@ -1,7 +1,5 @@
 """`echelon trust` and `echelon log`: keys are made, rotated, revoked and logged, and published."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """`echelon verify`: from a repository to a checked certificate, stopped and gone on with."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

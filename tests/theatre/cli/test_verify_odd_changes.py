@@ -1,7 +1,5 @@
 """`echelon verify` over odd changes, from the clone to the checked bundle."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Oracles behind a URL: found out by a probe, spoken to plainly where they know no envelope."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

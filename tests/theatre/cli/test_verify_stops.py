@@ -1,7 +1,5 @@
 """`echelon verify` that is stopped, or loses its oracle, and goes on by the command it prints."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shlex

@@ -1,7 +1,5 @@
 """The token of a private repository: sent to its interface, and found nowhere afterwards."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`echelon theatre watch`: a run seen from another place, while it goes on and after its end."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

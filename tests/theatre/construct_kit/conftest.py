@@ -1,7 +1,5 @@
 """Constructs for the kit's tests, written as modules into a folder of their own."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The kit's servers as real processes: ask them, signal them, see how they end."""
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """`echelon construct serve` and `echelon construct version`, as real processes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The constructs of `docs/constructs.md`, written out and called through the real adapters."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

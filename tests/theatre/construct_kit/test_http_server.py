@@ -1,7 +1,5 @@
 """The kit over HTTP, as a real process: routes, limits, threads, repeats, and how it ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

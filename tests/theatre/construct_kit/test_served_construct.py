@@ -1,7 +1,5 @@
 """What a callable becomes: echoes, statuses, versions, and answers that an engine accepts."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

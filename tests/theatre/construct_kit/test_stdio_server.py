@@ -1,7 +1,5 @@
 """The kit on stdin and stdout, as a real process: the protocol holds whatever a construct does."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """From `module:name` to a version and a callable: the hash is that of the source that runs."""
 
-from __future__ import annotations
-
 import os
 import py_compile
 import subprocess

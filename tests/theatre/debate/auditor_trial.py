@@ -3,8 +3,6 @@
 Rules first; evaluators only see what keeps them. History needs an earlier version to be seen.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """The shipped debate theatres for real: constructs as registered programs, asked over stdin."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Small debates for tests, and how to change one."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Mapping

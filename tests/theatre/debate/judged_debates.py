@@ -1,7 +1,5 @@
 """Debates before a judge by rule: what it is asked, and what its answers come to."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Runs of the scripted debater, for tests."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Turns that were spoken for the tests of evaluators, and what is said of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.theatre.debate.debates import ADVICE, a_debate

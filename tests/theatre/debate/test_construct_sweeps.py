@@ -1,7 +1,5 @@
 """Sweeps in which registered constructs debate: they hear what is varied, and may fail."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import defaultdict

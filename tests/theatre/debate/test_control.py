@@ -1,7 +1,5 @@
 """The controller by hand: steps and routing."""
 
-from __future__ import annotations
-
 import pytest
 
 from theatre.debate.pid import (

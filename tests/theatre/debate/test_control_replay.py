@@ -1,7 +1,5 @@
 """Every value that the controller stored replays to 1e-9, and a changed one is found."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

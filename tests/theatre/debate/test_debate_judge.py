@@ -1,7 +1,5 @@
 """A model as evaluator: what it is asked, what its answers come to, and the same once more."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

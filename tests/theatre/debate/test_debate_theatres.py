@@ -1,7 +1,5 @@
 """Debates as theatres: an auditor, a team and control, each beside a bad construct."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

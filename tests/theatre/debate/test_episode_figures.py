@@ -1,7 +1,5 @@
 """Scorers and computations of the debate theatres, by hand: every answer is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import isnan
 from pathlib import Path

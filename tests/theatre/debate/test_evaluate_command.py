@@ -1,7 +1,5 @@
 """`echelon debate evaluate`: which evaluators run, and which one is told the truth."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What evaluators say of debates, by the formulas, worked out by hand."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """What moves evaluators, what must not, and what no text can make of them."""
 
-from __future__ import annotations
-
 import copy
 import math
 from functools import cache

@@ -1,7 +1,5 @@
 """History is only added to: what is rewritten is always found, what is added never blamed."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Debates before a panel: each judge is asked, and a committed rule settles what they say."""
 
-from __future__ import annotations
-
 import json
 import math
 from fractions import Fraction

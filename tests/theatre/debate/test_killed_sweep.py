@@ -1,7 +1,5 @@
 """A sweep that is killed in its midst goes on, and comes to what it would have come to."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

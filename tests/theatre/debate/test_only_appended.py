@@ -1,7 +1,5 @@
 """No event can take back what an earlier one said, and no member of an attempt changes unseen."""
 
-from __future__ import annotations
-
 import copy
 from itertools import pairwise
 from typing import Any

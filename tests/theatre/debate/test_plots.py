@@ -1,7 +1,5 @@
 """The pictures of a debate: what the loop stored, as SVG whose text is text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.theatre.debate.debates import a_debate, as_bytes

@@ -1,7 +1,5 @@
 """Each rule finds its own breach, at its place, and nothing in a debate that keeps them all."""
 
-from __future__ import annotations
-
 import json
 import math
 

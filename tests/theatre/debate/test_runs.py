@@ -1,7 +1,5 @@
 """Runs in the loop and after the fact, of scripted debaters and of a construct in a process."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

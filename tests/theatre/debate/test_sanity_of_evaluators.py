@@ -3,8 +3,6 @@
 The corpus, and turns that are put together at random, in the context of a whole debate.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import re

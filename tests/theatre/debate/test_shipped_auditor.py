@@ -1,7 +1,5 @@
 """The shipped auditor is a program of its own; it finds what the package's evaluators find."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """What is read of a text: rungs by their words, sections, reasons and falsifiers."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Bytes stay as they came; schema and models say the same; nothing makes validation crash."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import gc

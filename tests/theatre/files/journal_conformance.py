@@ -4,8 +4,6 @@ A test class for an implementation derives from `JournalConformance` and says in
 journal of a theatre is opened. Opening it a second time stands for a process that starts again.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager

@@ -1,7 +1,5 @@
 """Ground truth is found inside its roots only, and what is read is what was hashed."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import socket

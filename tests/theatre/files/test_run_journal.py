@@ -1,7 +1,5 @@
 """The file journal keeps what a RunJournal must, through crashes, full disks and bad bytes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

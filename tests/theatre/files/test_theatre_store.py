@@ -1,7 +1,5 @@
 """The file store: one writer at a time, readers that wait for nobody, ids that stay inside."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Logs that inspect_ai and promptfoo wrote, and a run of one of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`echelon theatre export --format every-eval-ever`: valid by the form's own schemas."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`echelon import`: logs of other harnesses, scored to the numbers that they report."""
 
-from __future__ import annotations
-
 import json
 import sys
 import zipfile

@@ -3,8 +3,6 @@
 `tests/benchmarks/peers.py` runs it in inspect_ai itself, which is too heavy to be here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

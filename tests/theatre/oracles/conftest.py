@@ -1,7 +1,5 @@
 """Real constructs for the adapter tests: small scripts, run as child processes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

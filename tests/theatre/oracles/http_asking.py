@@ -1,7 +1,5 @@
 """Asking constructs behind HTTP in the tests: an adapter, and servers that behave in some way."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime
 from typing import Any

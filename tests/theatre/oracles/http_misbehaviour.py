@@ -1,7 +1,5 @@
 """What a construct behind HTTP may do instead of answering, and what the attempt says of it."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import socket

@@ -1,7 +1,5 @@
 """Constructs behind HTTP for the adapter tests: real servers on loopback, written on streams."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

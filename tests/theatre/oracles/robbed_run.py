@@ -4,8 +4,6 @@
 isolation. A process of its own: the thief robs the process that started it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

@@ -1,7 +1,5 @@
 """Constructs that serve HTTP on a port they are given, and the adapter that starts them."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 from collections.abc import Callable, Sequence

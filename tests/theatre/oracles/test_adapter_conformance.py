@@ -1,7 +1,5 @@
 """What every adapter owes the engine, whatever its transport."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Callable, Iterator

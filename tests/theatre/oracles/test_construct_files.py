@@ -1,7 +1,5 @@
 """The version binds what runs: nothing else can run under it (docs/adr/0172)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

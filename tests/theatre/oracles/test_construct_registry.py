@@ -1,7 +1,5 @@
 """`constructs.toml`: what it may say, and what a construct's version is."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -5,8 +5,6 @@ words. `.ci/container` installs it. The image is this machine's shell and `sleep
 libraries, imported from a tar: no registry is asked.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import json

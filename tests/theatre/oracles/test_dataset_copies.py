@@ -1,7 +1,5 @@
 """What is refused of a construct's own files, and what only looks alike."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

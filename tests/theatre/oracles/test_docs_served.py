@@ -1,7 +1,5 @@
 """The services of `docs/constructs.md`, registered, allowed and called as the page says."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

@@ -1,7 +1,5 @@
 """Which construct a template means, for each of its ids, and by which adapter it is reached."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

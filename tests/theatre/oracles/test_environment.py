@@ -1,7 +1,5 @@
 """What a program under `{python}` can import, as one hash."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

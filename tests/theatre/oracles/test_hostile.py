@@ -1,7 +1,5 @@
 """The hostile construct, for real: every case of its table ends as the table says."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """The HTTP adapter and what constructs answer: envelopes, nonsense, too much, nothing."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The HTTP adapter and its connections: pooled, cancelled, closed, refused, encrypted."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

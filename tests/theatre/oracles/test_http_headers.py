@@ -1,7 +1,5 @@
 """Request headers: sent with each call, and recorded nowhere."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

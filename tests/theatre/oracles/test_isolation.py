@@ -1,7 +1,5 @@
 """Isolation, tried: a thief takes nothing, an honest construct works, and the canary says which."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What a construct's line on stdout becomes (docs/contract/construct.md §1)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a construct's process sees of the runner, and what it may use."""
 
-from __future__ import annotations
-
 import os
 import signal
 import tempfile

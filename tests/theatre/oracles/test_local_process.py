@@ -1,7 +1,5 @@
 """How long a construct's process lives, and that nothing of it stays behind."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Where calls may go: the table of ways round the policy, against a server that must not be hit."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What constructs without a wrapper are asked, how they are read, and what stops them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """`python@1`: what every adapter owes the engine, and what a callable in particular gets."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import textwrap

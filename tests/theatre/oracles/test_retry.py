@@ -1,7 +1,5 @@
 """The one retry loop: what it tries again, how long it waits, what it keeps."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What constructs are sent of text that other people wrote."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import unicodedata

@@ -1,7 +1,5 @@
 """A construct that serves HTTP and is started by the runner: how it is asked, and when it dies."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import resource

@@ -1,7 +1,5 @@
 """Nothing of a served construct stays behind, and its port is its own."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """The constructs that ship as HTTP services, as `constructs.toml` registers them."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The page and the badge say what the certificate says, and never more."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A comparison says who scored higher only where interval and test both bear it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

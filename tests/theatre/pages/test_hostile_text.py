@@ -1,7 +1,5 @@
 """Text that others wrote is text on every page, in every report and on every badge."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from copy import deepcopy

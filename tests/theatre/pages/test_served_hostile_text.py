@@ -1,7 +1,5 @@
 """What anybody wrote is text on the pages round a certificate, and never an element."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy

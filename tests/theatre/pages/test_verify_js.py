@@ -5,8 +5,6 @@ each line speaks is a list. The other way round there is nothing. All bundles of
 one Node process.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The chart of a construct's versions: what is drawn where, and what has no common scale."""
 
-from __future__ import annotations
-
 from typing import Any
 from xml.etree import ElementTree as ET
 

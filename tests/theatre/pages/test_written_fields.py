@@ -4,8 +4,6 @@ The fields are those of the schemas and of the interface's description: a new on
 itself, or makes a test fail until it is placed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

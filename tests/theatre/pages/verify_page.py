@@ -1,7 +1,5 @@
 """Asks verify.js, by Node from its wheel: many questions of one process, which starts slowly."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from base64 import b64encode

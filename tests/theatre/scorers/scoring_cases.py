@@ -1,7 +1,5 @@
 """Cases for scorers, and JSON that no strict parser would let in."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from theatre.engine.canonical_json import JsonObject, JsonValue

@@ -1,7 +1,5 @@
 """`brier`: one minus the squared gap between stated confidence and outcome, exact."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """`contains_terms`: how many of the terms a text has."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 

@@ -1,7 +1,5 @@
 """The plug-in scorer of `docs/scorers.md`, installed as its text says and used."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`exact_match`: equality of canonical JSON, and nothing in between."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

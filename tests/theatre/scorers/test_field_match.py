@@ -1,7 +1,5 @@
 """`field_match`: the share of the expected members that the answer gets right."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

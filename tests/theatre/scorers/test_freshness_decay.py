@@ -1,7 +1,5 @@
 """`freshness_decay`: half the score a half-life, the same digits everywhere."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """`hash_chain`: the right record, its recomputed hash, a verbatim quotation; or nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 

@@ -1,7 +1,5 @@
 """`json_schema`: valid or not, against a schema that the template holds."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """`label_accuracy`: right or wrong, also for a label of several parts."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

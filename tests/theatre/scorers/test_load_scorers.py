@@ -1,7 +1,5 @@
 """Finding the installed scorers, what all of them hold to, and refusing bad registrations."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys

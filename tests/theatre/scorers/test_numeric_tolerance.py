@@ -1,7 +1,5 @@
 """`numeric_tolerance`: exact on the decimals as written, so edges lie where a reader puts them."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal, localcontext
 

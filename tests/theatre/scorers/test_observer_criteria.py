@@ -1,7 +1,5 @@
 """The Observer data through the scorers that its criteria name, as `docs/scorers.md` says."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """`record_completeness`: how many of the required members a record fills."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

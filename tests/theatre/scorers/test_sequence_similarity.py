@@ -1,7 +1,5 @@
 """`sequence_similarity`: edit distance over arrays and strings, exact and bounded in cost."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

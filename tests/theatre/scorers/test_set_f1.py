@@ -1,7 +1,5 @@
 """`set_f1`: what two arrays have in common, whatever the order, each item counted once."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

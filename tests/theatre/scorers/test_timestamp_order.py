@@ -1,7 +1,5 @@
 """`timestamp_order`: how many neighbours in an array of times stand in order."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Tests that are coroutines run on asyncio."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """A sealed bundle with its proofs, made in the order in which an issuer makes them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence

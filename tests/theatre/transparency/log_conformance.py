@@ -5,8 +5,6 @@ opened by its one writer, and in `change_a_tile` how a stranger changes what lie
 a second time stands for a process that starts again.
 """
 
-from __future__ import annotations
-
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager

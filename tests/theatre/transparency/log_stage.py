@@ -1,7 +1,5 @@
 """Keys, stores and logs for the tests of the transparency log."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

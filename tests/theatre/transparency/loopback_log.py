@@ -1,7 +1,5 @@
 """A log and a witness served over real HTTP on loopback, for as long as a test needs them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

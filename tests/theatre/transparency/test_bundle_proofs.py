@@ -1,7 +1,5 @@
 """Each line about a bundle's proofs passes for the right ones and fails for others."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A bundle with its proofs, as its reader checks it: with the program, and with one plain file."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

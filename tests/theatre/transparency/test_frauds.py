@@ -3,8 +3,6 @@
 Source: docs/contract/trust.md §4, §5.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Ten thousand entries: appended, proved, exported, and followed from nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """A log grows by what is appended, proves each entry, and never signs two trees."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import AsyncIterator

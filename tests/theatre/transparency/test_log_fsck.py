@@ -1,7 +1,5 @@
 """fsck of a log names each fault: in its files, its entries, and in a theatre that differs."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Proofs are accepted and refused as the vectors of another implementation have it."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

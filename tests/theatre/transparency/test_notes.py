@@ -1,7 +1,5 @@
 """Notes, keys and cosignatures are those of the specifications' examples, and nothing else is."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.theatre.transparency.log_stage import signer

@@ -1,7 +1,5 @@
 """A policy counts witnesses as it is written, and a wrong line is named."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.theatre.transparency.log_stage import signer

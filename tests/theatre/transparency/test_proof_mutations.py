@@ -4,8 +4,6 @@ What is accepted is listed by name, with the reason. Both checks are asked of ea
 agree. Some bytes are changed in every run, all of them in the soak.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

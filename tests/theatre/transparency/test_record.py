@@ -1,7 +1,5 @@
 """A construct's record follows from the log's entries, and what is wrong with them is named."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

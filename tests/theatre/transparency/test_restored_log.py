@@ -3,8 +3,6 @@
 The folders are those of `echelon`; the witness is a real one, over HTTP on loopback.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A signed certificate verifies with our code and others', and no byte of it can be changed."""
 
-from __future__ import annotations
-
 import base64
 import json
 from datetime import UTC, datetime

@@ -3,8 +3,6 @@
 The bundle is that of a run of the command line.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """Tiles have the bytes and the names that other implementations give them, and hold every proof."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random

@@ -1,7 +1,5 @@
 """A signature counts by when its key did, and an issuer's keys are his alone."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A witness cosigns what continues the last checkpoint it saw, and answers as the protocol asks."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sealed verifications of several oracles on one small history, for the tests of comparisons."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

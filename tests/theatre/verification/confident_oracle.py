@@ -1,7 +1,5 @@
 """A verification run of an oracle that states how sure it is of each claim."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path

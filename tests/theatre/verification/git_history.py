@@ -1,7 +1,5 @@
 """Small real repositories, made by git in one process; the same bytes give the same commits."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A server that speaks GitHub's REST for pull requests, with its limits and its bad days."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A server that speaks Messages or chat completions, with judges by rule and with bad days."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Oracles over a history without a run: their functions called, their answers scored."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Sealed verifications side by side: what is compared, what is refused, and what is told."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from fractions import Fraction

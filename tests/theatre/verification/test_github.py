@@ -1,7 +1,5 @@
 """Merged pull requests from a server that speaks GitHub's REST, on good days and bad ones."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 from datetime import timedelta

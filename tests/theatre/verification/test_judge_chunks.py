@@ -1,7 +1,5 @@
 """A diff in parts: only headings are shown twice, and what is not shown is counted."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Panels: several judges of one answer, and what an item comes to where they differ."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The lexical scorers: whose words occur, which changes are named, what a reply has."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

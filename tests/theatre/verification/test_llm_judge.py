@@ -1,7 +1,5 @@
 """`llm_judge`: what is asked, what answers come to, and that no answer can make it raise."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """A local clone as ground truth: plain commits, merges, and what real histories hold."""
 
-from __future__ import annotations
-
 import hashlib
 from datetime import UTC, datetime
 from pathlib import Path

@@ -3,8 +3,6 @@
 It is no order of oracles: `test_text_adversaries.py` has two that deceive and lose nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from functools import cache

@@ -1,7 +1,5 @@
 """No verification certificate for a run that only bears the name: template and ground truth."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from copy import deepcopy

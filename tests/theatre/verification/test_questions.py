@@ -1,7 +1,5 @@
 """Follow-up questions: from the record alone, always the same, with an answer that holds."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

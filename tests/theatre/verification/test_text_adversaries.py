@@ -1,7 +1,5 @@
 """Salad, lies, prose and the shipped oracle on this project's own history: words give no tier."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The training records of a verification: its certificate's calibration, and no made-up option."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reading diffs: git's headings, quoted names, cut ends, and lines that look like headings."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

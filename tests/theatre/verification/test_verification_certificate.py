@@ -1,7 +1,5 @@
 """The verification certificate: it follows from the bundle, and anybody makes it again."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from fractions import Fraction

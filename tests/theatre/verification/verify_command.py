@@ -1,7 +1,5 @@
 """`echelon verify` on a small history, for the tests of the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.theatre.construct_door import ConstructDoor, door_of, report_source

@@ -1,7 +1,5 @@
 """`chain_propagation`: where a decision is lost, where invented, and what claims are worth."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

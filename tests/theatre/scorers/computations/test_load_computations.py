@@ -1,7 +1,5 @@
 """Finding the installed computations, and refusing registrations that cannot be used."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """`paired_answers`: what counts as unchanged, obeyed, identical and right, and what as nothing."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Intervals of pairs: Wilson's where pairs are alone, wider where they share a clean episode."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

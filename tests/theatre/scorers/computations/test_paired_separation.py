@@ -1,7 +1,5 @@
 """`paired_separation`: shares, paired difference, exact test and ranking over pairs of verdicts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

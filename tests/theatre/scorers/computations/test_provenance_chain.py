@@ -1,7 +1,5 @@
 """`provenance_chain`: every way to tamper with a log of records, and the line that shows it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator
