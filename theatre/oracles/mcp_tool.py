@@ -141,6 +141,9 @@ class ProgramWay:
         async def read() -> None:
             async with to_session:
                 while (line := await process.receive()) is not None:
+                    if len(line) > _MAX_STREAM_BYTES:
+                        self._last_words = f"a line of more than {_MAX_STREAM_BYTES} bytes\n"
+                        break
                     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                         await to_session.send(_message_of(line))
 
@@ -161,7 +164,7 @@ class ProgramWay:
             with anyio.CancelScope(shield=True):
                 await process.stop_gently()
                 await process.end()
-            self._last_words = process.complaints()
+            self._last_words = process.complaints() + self._last_words
             self._process = None
             process.close()
 
@@ -384,7 +387,8 @@ class ToolAdapter(PlainAdapter):
             if isinstance(error, MCPError) and error.code not in _LOST:
                 return CallFailure(reason="protocol-error", detail=self._words(error))
             await self._drop()
-            detail = f"expected an answer of the MCP server, got: {self._words(error)}"
+            seen = self._words(error) + _after(self._way.complaints())
+            detail = f"expected an answer of the MCP server, got: {seen}"
             return CallFailure(reason="unreachable", detail=detail)
         return self._read(result)
 

@@ -16,7 +16,7 @@ from yarl import URL
 
 from tests.theatre.cli.plain_constructs import KEY, openai_server, tool_server
 from tests.theatre.oracles.loopback import Received, Respond, response, serving
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.oracles.command import (
     CommandSettings,
@@ -293,6 +293,61 @@ def test_a_session_that_ended_is_opened_anew(request_for: RequestFor) -> None:
         return adapter
 
     assert asyncio.run(session()) == [None, "unreachable", None]
+
+
+RAW_TOOL = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    method, given = asked["method"], asked.get("params") or {}
+    result = {
+        "initialize": {
+            "protocolVersion": given.get("protocolVersion"),
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "raw", "version": "1"},
+        },
+        "tools/list": {"tools": [{"name": "say", "inputSchema": {"type": "object"}}]},
+    }.get(method)
+    if method == "tools/call":
+        number = given["arguments"]["number"]
+        if number == 5:
+            sys.exit("no fives")
+        said = "8" * (9 << 20) if number == 9 else "8"
+        result = {"content": [{"type": "text", "text": said}]}
+    print("heard", file=sys.stderr, flush=True)
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+def test_a_server_on_stdio_that_ends_or_says_too_much_says_so_at_once(
+    tmp_path: Path, request_for: RequestFor
+) -> None:
+    (tmp_path / "raw.py").write_text(RAW_TOOL, encoding="utf-8")
+    place = json.dumps(["{python}", "raw.py"])
+    listed = {"name": "say", "inputSchema": {"type": "object"}}
+    settings: JsonObject = {"tool": "say", "tool_sha256": canonical_sha256(listed)}  # type: ignore[dict-item]
+    endpoint = Endpoint(construct_id="doubler", adapter_type="mcp", place=place, settings=settings)
+
+    async def attempts() -> list[Attempt]:
+        construct = construct_from_argv("doubler", place, tmp_path)
+        adapter = make_plain_adapter(endpoint, construct, AROUND)
+        version = adapter.computed_version
+        try:
+            return [
+                await adapter.invoke(request_for(input_data={"number": one}, version=version))
+                for one in (4, 9, 5, 4)
+            ]
+        finally:
+            await adapter.aclose()
+
+    before, too_much, ended, after = asyncio.run(attempts())
+    assert [before.reason, too_much.reason, ended.reason, after.reason] == [
+        *(None, "unreachable", "unreachable", None)
+    ]
+    assert "it printed: a line of more than 8388608 bytes" in str(too_much.response.error_detail)
+    assert "it printed: no fives" in str(ended.response.error_detail)
 
 
 def test_a_request_for_another_version_is_not_sent(request_for: RequestFor) -> None:
