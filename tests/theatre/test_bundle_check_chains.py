@@ -128,18 +128,16 @@ CALLS: list[tuple[str, int, Edit, str]] = [
     ("an output that does not fit when asked again", OTHERWISE,
      lambda r: r["calls"][3]["attempts"][0]["response"]["output_data"].update(again="one"),
      "an output that fits the committed output_spec"),
-    ("a rejected output that fits", MISFIT, of_call(1, "attempts", 1, "raw",
+    ("a rejected output that fits", MISFIT, of_call(1, "attempts", 0, "raw",
      to='{"colour":"red"}'), "an output that does not fit"),
-    ("a rejected output in another form", MISFIT, of_call(1, "attempts", 1, "raw",
+    ("a rejected output in another form", MISFIT, of_call(1, "attempts", 0, "raw",
      to='{"colour": 7}'), "raw with an output as canonical JSON"),
-    ("a rejected output that is none", MISFIT, of_call(1, "attempts", 1, "raw", to="x"),
+    ("a rejected output that is none", MISFIT, of_call(1, "attempts", 0, "raw", to="x"),
      "raw with an output as canonical JSON"),
     ("no rejected output", MISFIT, of_call(1, "attempts", 0, "raw", to=None),
      "raw with the output that did not fit"),
-    ("no pointer to what does not fit", MISFIT, of_answer(1, 1, error_detail="did not fit"),
+    ("no pointer to what does not fit", MISFIT, of_answer(1, 0, error_detail="did not fit"),
      "error_detail with the pointer /colour"),
-    ("a misfit that timed out", MISFIT, of_answer(1, 0, status="timeout"),
-     'status where the reason is output-spec "error"'),
     ("a misfit where no shape was committed", DISCARDED[0],
      each(of_call(0, "attempts", 0, "reason", to="output-spec"),
           of_answer(0, 0, construct_version="feed" * 10)), "no reason output-spec"),
@@ -177,6 +175,8 @@ OTHER: list[tuple[str, int, Edit, set[str]]] = [
      {"version-pins"}),
     ("a misfit of another version", MISFIT, of_answer(1, 0, construct_version="0" * 40),
      {"version-pins", "invocations"}),
+    ("a misfit that timed out", MISFIT, of_answer(1, 0, status="timeout"),
+     {"invocations", "aggregate", "resolution", "certificate-fields"}),
     ("a mismatch that is none at a discarded call", DISCARDED[0],
      of_answer(0, 0, construct_version=None), {"version-pins"}),
     ("a repeat that differed, made the same", OTHERWISE,
@@ -243,7 +243,7 @@ def test_a_fact_that_is_not_that_of_the_records_is_named(
 
 def test_an_output_that_was_cut_at_the_limit_is_left_at_that(files: Files, tmp_path: Path) -> None:
     raw = canonical_json({"colour": 7, "text": "x" * 2**20})[: 2**20]
-    cut = forged(files, MISFIT, of_call(1, "attempts", 1, "raw", to=raw))
+    cut = forged(files, MISFIT, of_call(1, "attempts", 0, "raw", to=raw))
     assert check(store(cut, tmp_path / "bundle")).consistent
-    short = forged(files, MISFIT, of_call(1, "attempts", 1, "raw", to=raw[:-40]))
+    short = forged(files, MISFIT, of_call(1, "attempts", 0, "raw", to=raw[:-40]))
     assert failed_ids(check(store(short, tmp_path / "short"))) == {"invocations"}

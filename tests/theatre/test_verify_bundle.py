@@ -354,7 +354,7 @@ def test_no_difference_stands_on_the_list_in_vain(bundles: dict[str, Path], tmp_
 RECORDS, PEOPLE, SMALL = "with every feature", "that people rated", "of every outcome"
 CALL = "invocations/*/calls/*"
 ATTEMPT = f"{CALL}/attempts/*"
-CLEANED, UNSENT, MISFIT = (f"invocations/episode_{n:06d}.json" for n in (1, 3, 5))
+CLEANED, UNSENT, MISFIT, FAILED = (f"invocations/episode_{n:06d}.json" for n in (1, 3, 5, 10))
 TRIED = "invocations/episode_000006.json"
 CLEANING = "invocations/*/sanitised"
 TRAIL, ISSUED, AGGREGATE = "audit_trail.jsonl", "certificate.json", "scores/aggregate.json"
@@ -372,7 +372,7 @@ RULES = [
     (RECORDS, "another text", f"{ATTEMPT}/response/status", CLEANED, "with the reason None"),
     (PEOPLE, "a text for null", f"{ATTEMPT}/reason", TRIED, "the reason ''"),
     (RECORDS, "another text", f"{ATTEMPT}/raw", MISFIT, "output-spec without the output"),
-    (RECORDS, "an item less", ATTEMPT, MISFIT, "not tried again"),
+    (RECORDS, "an item less", ATTEMPT, FAILED, "not tried again"),
     (RECORDS, "an item more", ATTEMPT, UNSENT, "more than one attempt"),
     (RECORDS, "an item less", f"{CLEANING}/wrong_keys/*", UNSENT, "all its names could"),
     (RECORDS, "another hash", f"{CLEANING}/tables_sha256", CLEANED, "other tables"),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _GONE = frozenset({"unreachable", "disconnected", "key-refused"})
 _FREE = {"input": 0.0, "output": 0.0}
 _RETRIED = frozenset({InvocationStatus.TIMEOUT, InvocationStatus.ERROR})
-_FINAL = frozenset({"version-mismatch", "output-spec"})
+_FINAL = frozenset({"version-mismatch", "output-spec", "answer-not-found"})
 
 
 def make_retrying_invoker(sleep: Sleep) -> Invoker:
@@ -32,8 +32,9 @@ def make_retrying_invoker(sleep: Sleep) -> Invoker:
 
     Timeouts and errors are tried again, after `backoff_seconds`, then twice that, and so on;
     successes and refusals are final, and so is a `version-mismatch`: the same program would
-    report the same version. So is an answer that does not fit its `output_spec`: a shape that only
-    right answers have would let a construct guess until it is right.
+    report the same version. So is an answer that does not fit its `output_spec`, or in which its
+    `answer` finds nothing: a shape that only right answers have would let a construct guess until
+    it is right.
     """
 
     async def invoke(

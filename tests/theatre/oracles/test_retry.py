@@ -62,6 +62,8 @@ class ScriptedAdapter:
 
 ERROR = (InvocationStatus.ERROR, None)
 CRASHED = (InvocationStatus.ERROR, "crashed")
+MISFIT = (InvocationStatus.ERROR, "output-spec")
+NOT_FOUND = (InvocationStatus.ERROR, "answer-not-found")
 MISMATCH = (InvocationStatus.ERROR, "version-mismatch")
 TIMEOUT = (InvocationStatus.TIMEOUT, "timeout")
 REFUSED = (InvocationStatus.REFUSED, None)
@@ -71,6 +73,8 @@ CASES = {
     "success": ([SUCCESS], 3, 5, [SUCCESS], []),
     "refusal": ([REFUSED], 3, 5, [REFUSED], []),
     "version mismatch": ([MISMATCH], 3, 5, [MISMATCH], []),
+    "misfit": ([MISFIT], 3, 5, [MISFIT], []),
+    "nothing found": ([NOT_FOUND], 3, 5, [NOT_FOUND], []),
     "error for ever": ([ERROR], 3, 5, [ERROR] * 4, [5, 10, 20]),
     "timeout for ever": ([TIMEOUT], 2, 0.5, [TIMEOUT] * 3, [0.5, 1.0]),
     "no retries": ([CRASHED], 0, 5, [CRASHED], []),

@@ -50,6 +50,7 @@ MAX_ERROR_DETAIL = 2000
 UNSENDABLE = "unsendable-input"
 """The reason of a call that was never made: no name in its input may change silently."""
 
+_FINAL = frozenset({"version-mismatch", OUTPUT_SPEC, "answer-not-found"})
 _FAILURES = (InvocationStatus.TIMEOUT, InvocationStatus.ERROR)
 _CALL, _RESPONSE = members_of(RecordedCall), members_of(OracleInvocationResponse)
 _WITH_USAGE = members_of(Attempt)
@@ -343,7 +344,7 @@ def _require_list(attempts: JsonValue | Nothing) -> Sequence[JsonValue]:
 
 
 def _is_retried(attempt: Tried) -> bool:
-    return attempt.status in _FAILURES and attempt.reason not in {"version-mismatch", OUTPUT_SPEC}
+    return attempt.status in _FAILURES and attempt.reason not in _FINAL
 
 
 def _read(document: JsonValue, invocation_id: str) -> Tried:

@@ -33,6 +33,7 @@ SHA256: Final = re.compile("[0-9a-f]{64}")
 STATUSES: Final = {"success", "timeout", "error", "refused"}
 FAILURES: Final = {"timeout", "error"}
 UNSENDABLE, MISFIT, MISMATCH = "unsendable-input", "output-spec", "version-mismatch"
+FINAL: Final = {MISFIT, MISMATCH, "answer-not-found"}
 MAX_DETAIL: Final = 2000
 MAX_LISTED: Final = 100
 RAW_IN_FULL: Final = 1024 * 1024 - 6
@@ -527,9 +528,7 @@ def problems_of_attempts(committed: Committed, hop: Hop, call: Document, where: 
         yield from problems_of_attempt(hop, call, attempt, where)
         response, reason = attempt["response"], attempt["reason"]
         # Who may try again after an answer keeps the best of several.
-        again = (
-            response["status"] in FAILURES and reason not in {MISMATCH, MISFIT} and number < most
-        )
+        again = response["status"] in FAILURES and reason not in FINAL and number < most
         if again != (number < len(attempts)):
             word = "not tried" if again else "tried"
             yield f"{where}: {word} again after {response['status']!r:.40}"
