@@ -327,7 +327,7 @@ def test_a_server_on_stdio_that_ends_or_says_too_much_says_so_at_once(
     (tmp_path / "raw.py").write_text(RAW_TOOL, encoding="utf-8")
     place = json.dumps(["{python}", "raw.py"])
     listed = {"name": "say", "inputSchema": {"type": "object"}}
-    settings: JsonObject = {"tool": "say", "tool_sha256": canonical_sha256(listed)}  # type: ignore[dict-item]
+    settings: JsonObject = {"tool": "say", "tool_sha256": canonical_sha256(listed)}
     endpoint = Endpoint(construct_id="doubler", adapter_type="mcp", place=place, settings=settings)
 
     async def attempts() -> list[Attempt]:
