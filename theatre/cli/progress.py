@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import click
 
-from theatre.cli.exits import is_terminal
+from theatre.cli.exits import is_terminal, printable
 from theatre.cli.tables import format_dollars
 from theatre.engine.models import InvocationStatus
 from theatre.engine.replay import Progress
@@ -23,6 +23,7 @@ _TERMINAL_INTERVAL = 0.1
 _BAR_WIDTH, _NARROW_BAR_WIDTH = 24, 10
 _UNKNOWN_COLUMNS = 80
 _RECENT = 1000
+_FAILURE_CHARACTERS = 300
 _CLEAR = "\r\x1b[2K"
 
 
@@ -46,6 +47,7 @@ class ProgressLine:
         self._latencies: deque[int] = deque(maxlen=_RECENT)
         self._began: tuple[float, int] | None = None
         self._drawn_at: float | None = None
+        self._has_failed = False
         self._last: Progress | None = None
         self._drawn: Progress | None = None
 
@@ -66,7 +68,7 @@ class ProgressLine:
         if self._quiet:
             return
         try:
-            click.echo(text, err=True)
+            click.echo(f"{_CLEAR}{text}" if self._terminal else text, err=True)
         except OSError:
             # As with progress: no one reads it, and the run must go on.
             self._quiet = True
@@ -78,6 +80,11 @@ class ProgressLine:
             self._began = (now, progress.done)
         if progress.status is not None:
             self._counts[progress.status] += 1
+        if progress.failure is not None and not self._has_failed:
+            # A fault of the construct itself meets every episode, after all the retries of each.
+            self._has_failed = True
+            words = printable(" ".join(progress.failure.split()))
+            self.say(f"first failed {words[:_FAILURE_CHARACTERS]}")
         if progress.latency_ms is not None:
             self._latencies.append(progress.latency_ms)
         if self._used is not None:

@@ -518,6 +518,8 @@ def test_a_run_of_a_construct_that_raises_says_why_and_where_its_evidence_is(
         "error_detail": reason["example"]["error_detail"],
         "stderr": "FileNotFoundError: [Errno 2] No such file or directory: 'tea.json'",
     }
+    # When it comes, not at the end: each further episode waits for its retries.
+    assert f"\nfirst failed e1: {reason['example']['error_detail']}\n" in run.stderr
     folder = Path(told["evidence_path"])
     assert folder == home / "theatres" / told["theatre_id"]
     assert len((folder / "journal.jsonl").read_bytes().splitlines()) == 2

@@ -119,6 +119,17 @@ def test_elsewhere_than_on_a_terminal_a_line_comes_every_ten_seconds_and_at_the_
     assert "\r" not in err
 
 
+def test_the_first_failure_is_named_when_it_comes(
+    watch: Watch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ProgressLine("t", monotonic=watch) as line:
+        line.update(Progress(done=0, total=10))
+        line.update(answered(1))
+        for done in (2, 3):
+            line.update(replace(answered(done, "error"), failure=f"e{done}: no\n\x1b[2J"))
+    assert capsys.readouterr().err.splitlines()[1] == "first failed e2: no ?[2J"
+
+
 def test_what_was_drawn_last_is_not_drawn_again_at_the_end(
     watch: Watch, capsys: pytest.CaptureFixture[str]
 ) -> None:

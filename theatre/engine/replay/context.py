@@ -236,7 +236,7 @@ def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:
 class Progress:
     """Where a run is. `status` and `latency_ms` are those of the newest answer, if any.
 
-    `used` is what its calls took, as `usage_of`.
+    `used` is what its calls took, as `usage_of`; `failure` is why it failed, if it did.
     """
 
     done: int
@@ -244,6 +244,7 @@ class Progress:
     status: InvocationStatus | None = None
     latency_ms: int | None = None
     used: JsonObject = field(default_factory=dict)
+    failure: str | None = None
 
 
 # What settling a run brought.

@@ -36,7 +36,7 @@ from theatre.engine.replay.episode import (
     RoundOrder,
     wrap_in_shape_check,
 )
-from theatre.engine.replay.recording import BatchWriter, Recorder, last_latency
+from theatre.engine.replay.recording import BatchWriter, Recorder, failure_of, last_latency
 from theatre.engine.replay.usage import usage_of
 from theatre.engine.scoring import FailureStop, TheatreScoringProvider
 from theatre.engine.templates import ProductTheatreTemplate
@@ -226,6 +226,7 @@ class CallingPass:
                         status=called.answer.status,
                         latency_ms=last_latency(called.record),
                         used=usage_of(cast("list[JsonObject]", called.record["calls"])),
+                        failure=failure_of(called),
                     )
                 )
                 await writer.put(called)

@@ -79,6 +79,14 @@ def last_latency(record: JsonObject) -> int:
     return cast("int", response["latency_ms"])
 
 
+def failure_of(called: CalledEpisode) -> str | None:
+    """Return which episode failed, and the reason of the answer that counts; None of another."""
+    if not called.answer.status.failed:
+        return None
+    response = cast("JsonObject", answering_attempt(called.record)["response"])
+    return f"{called.episode.episode_id}: {response['error_detail']}"
+
+
 def outputs_of(record: JsonObject, repeat: int | None = None) -> dict[str, JsonObject]:
     """Return construct → `output_data` of the hops that succeeded in one round, in order.
 
