@@ -3,28 +3,22 @@
 import contextlib
 import fcntl
 import gc
-import importlib
 import os
-import pkgutil
 import shutil
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
-from coverage import Coverage
 from hypothesis import settings
-from pytest_cov.engine import CovController
 
 from tests.demonstration import Demonstration, shared_demonstration
 from tests.drawn import drawn
 from tests.soak import part_of
-from theatre import engine
 from theatre.files.trust_home import TRUST_HOME
 
 pytest_plugins = ["tests.error_details"]
 ROOT = Path(__file__).parents[1]
-ENGINE_TESTS = ROOT / "tests" / "theatre"
 SHARED = Path("/var/lib/echelon-theatre")
 """Where a service of root copies PostgreSQL's programs to that their user cannot reach."""
 _ALLOCATIONS = 20_000
@@ -68,21 +62,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what the coverage gate does without, and what is left to a part of the soak."""
+    """Mark what is left to a part of the soak."""
     for item in items:
-        is_elsewhere = item.path.parent != ENGINE_TESTS
-        if is_elsewhere and item.get_closest_marker("traced") is None:
-            item.add_marker(pytest.mark.untraced)
-        few = item.get_closest_marker("untraced_but")
-        if few is not None and item.nodeid.partition("[")[2][:-1] not in few.args:
-            item.add_marker(pytest.mark.untraced)
         part = part_of(item.nodeid)
         if part is not None:
             item.add_marker(pytest.mark.soak)
             item.add_marker(f"soak_{part}")
-    # What a file's tests share is set up where the tracer sees it.
-    place = {item.path: place for place, item in enumerate(items)}
-    items.sort(key=lambda it: (place[it.path], it.get_closest_marker("untraced") is not None))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -104,17 +89,12 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Trace how the engine is loaded, and nothing else that is."""
+    """Load and collect without the garbage collector."""
     # Nothing that is loaded or collected becomes garbage: looking for some takes a second.
     gc.disable()
-    tracer = _tracer(session.config)
     with Path(__file__).open("rb") as turn:
         if hasattr(session.config, "workerinput"):
             _wait_for_the_first(turn.fileno())
-        if tracer is not None:
-            for module in pkgutil.walk_packages(engine.__path__, f"{engine.__name__}."):
-                importlib.import_module(module.name)
-            _pause(tracer)
         return (yield)
 
 
@@ -128,33 +108,16 @@ def _wait_for_the_first(turn: int) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Trace with its set-up only what the coverage gate is for: a tracer makes Python slow.
+    """Send from a worker what each test came to, and not that its set-up and its end passed.
 
-    A worker sends what each test came to, and not that its set-up and its end passed: six messages
-    a test are a hundredth of the suite's processor time.
+    Six messages a test are a hundredth of the suite's processor time.
     """
-    tracer = _tracer(item.config)
-    is_traced = item.get_closest_marker("untraced") is None
-    if tracer is not None and tracer.started != is_traced:
-        tracer.resume() if is_traced else _pause(tracer)
     if not hasattr(item.config, "workerinput"):
         return None
     for report in runtestprotocol(item, log=False, nextitem=nextitem):
         if report.when == "call" or not report.passed:
             item.ihook.pytest_runtest_logreport(report=report)
     return True
-
-
-def _tracer(config: pytest.Config) -> CovController | None:
-    coverage = config.pluginmanager.getplugin("_cov")
-    return None if coverage is None else coverage.cov_controller
-
-
-def _pause(tracer: CovController) -> None:
-    tracer.pause()
-    # A worker of xdist has begun one more, before it knew what it is, which this one had displaced.
-    while (displaced := Coverage.current()) is not None:
-        displaced.stop()
 
 
 def pytest_collection_finish() -> None:

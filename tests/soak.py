@@ -1,8 +1,7 @@
 """What `make test` leaves to `make soak-PART`: what takes long and says little about one change.
 
 Each name is a file, and the beginnings of a function and of a case in it. `.ci/run` runs one part
-of the five for each commit, so that all have their turn; `make soak` runs everything, with larger
-numbers.
+for each commit, so that all have their turn; `make soak` runs everything, with larger numbers.
 """
 
 from collections.abc import Mapping

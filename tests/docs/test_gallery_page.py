@@ -21,8 +21,6 @@ from tests.sealed_evidence import GALLERY, answers, sealed_document, unpacked
 from theatre.api.checks import check_folder
 from theatre.engine.scoring.arithmetic import wilson_bounds
 
-pytestmark = pytest.mark.untraced
-
 
 def test_the_table_is_that_of_the_certificates() -> None:
     certificates = {name: sealed_document(name, "certificate.json") for name in GALLERY}

@@ -29,8 +29,6 @@ from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.oracle_contract import OracleInvocationRequest
 
-pytestmark = pytest.mark.untraced
-
 PAGE = (FIXTURES.parent / "docs" / "adversarial.md").read_text(encoding="utf-8")
 INVISIBLE = ("tag-characters", "variation-selectors", "broken-words")
 GUESS = {"canvas": "accessibility", "signal": "HIGH"}

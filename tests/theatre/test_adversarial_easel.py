@@ -27,8 +27,6 @@ from theatre.engine.canonical_json import canonical_line
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.oracles.sanitise import sanitise
 
-pytestmark = pytest.mark.untraced
-
 PAGE = (FIXTURES.parent / "docs" / "adversarial.md").read_text(encoding="utf-8")
 EPISODES = GROUND_TRUTH / "product_easel_adversarial_v1.jsonl"
 GOLD = GROUND_TRUTH / "product_easel_adversarial_gold_v1.jsonl"

@@ -37,8 +37,6 @@ from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.tier_assigner import VerificationTier
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
 
-pytestmark = pytest.mark.untraced
-
 SOAK = os.environ.get("ECHELON_SOAK_ADVERSARIES") == "1"
 TEMPLATES = FIXTURES / "templates"
 FAMILIES = {

@@ -152,7 +152,6 @@ def test_a_well_made_insertion_breaks_the_line_behind_it(line: int) -> None:
     assert line_of_break(entries) == line + 1
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("line", [1, 2, 3, 4])
 @pytest.mark.parametrize(
     ("member", "value"),
@@ -277,7 +276,6 @@ def leaf_paths(value: JsonValue, path: tuple[str | int, ...] = ()) -> list[tuple
     return [path]
 
 
-@pytest.mark.untraced
 @given(st.lists(DETAILS, min_size=1, max_size=5), st.data())
 def test_any_change_of_any_leaf_breaks_its_line(
     details: list[JsonObject], data: st.DataObject

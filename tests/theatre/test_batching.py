@@ -361,7 +361,6 @@ ACTIONS = st.lists(st.sampled_from(["put", "ring", "cancel", "settle"]), max_siz
 CALLERS = st.integers(min_value=1, max_value=4)
 
 
-@pytest.mark.untraced
 @settings(deadline=None, max_examples=drawn(200))
 @given(ACTIONS, st.integers(min_value=1, max_value=4), CALLERS, st.booleans())
 def test_what_was_put_is_written_once_and_in_order_whatever_happens(

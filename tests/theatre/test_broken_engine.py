@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.untraced
-
 NONE = "no defect"
 SCORING, TIER = "theatre.engine.scoring", "theatre.engine.tier_assigner"
 

@@ -117,14 +117,12 @@ def in_record(pointer: str, value: JsonValue) -> Change:
     return set_in(RECORD, f"/calls/0{pointer}", value)
 
 
-@pytest.mark.untraced
 def test_an_honest_bundle_passes_every_check_that_a_bundle_can_settle(real_run: SmallRun) -> None:
     report = check(real_run.sealed)
     assert statuses(report) == {id_: "unanchored" if id_ in UNANCHORED else "pass" for id_ in IDS}
     assert (report.consistent, report.failed, report.unavailable) == (True, (), ())
 
 
-@pytest.mark.untraced
 def test_the_ids_of_a_report_keep_their_order_and_form(real_run: SmallRun) -> None:
     told = check(real_run.sealed).as_document()
     listed = cast("list[JsonObject]", told["checks"])
@@ -140,7 +138,6 @@ def test_the_ids_of_a_report_keep_their_order_and_form(real_run: SmallRun) -> No
     assert {line["ok"] for line in listed if line["id"] in UNANCHORED} == {None}
 
 
-@pytest.mark.untraced
 def test_a_copy_of_the_certificate_anchors_it(real_run: SmallRun) -> None:
     copy = (real_run.sealed / "certificate.json").read_bytes()
     printed = json.dumps(json.loads(copy), indent=2).encode()
@@ -150,7 +147,6 @@ def test_a_copy_of_the_certificate_anchors_it(real_run: SmallRun) -> None:
         assert statuses(report)["certificate-copy"] == "pass"
 
 
-@pytest.mark.untraced_but("[]")
 @pytest.mark.parametrize("copy", [b'{"issuer":"somebody else"}', b"no JSON", b"[]", b"{}"])
 def test_another_certificate_fails_by_name(real_run: SmallRun, copy: bytes) -> None:
     assert failed_ids(check(real_run.sealed, certificate=copy)) == {"certificate-copy"}
@@ -298,32 +294,6 @@ def test_a_bundle_of_an_older_form_says_that_it_has_to_be_run_again(
     )
 
 
-@pytest.mark.untraced_but(
-    "a dataset that is not read",
-    "a member more",
-    "a member more in a call",
-    "a member more in a record",
-    "a mismatch that reports no version",
-    "a mock",
-    "a record beyond the dataset",
-    "a record less",
-    "a repeat of nothing",
-    "a score line in another form",
-    "a score line that is not read",
-    "a scorer pin more",
-    "a success without an answer",
-    "a version source of another sort",
-    "another episode",
-    "another hop",
-    "another scorer pin",
-    "another seq",
-    "calls that are no list",
-    "no call",
-    "no score file",
-    "no time of the call",
-    "score lines more",
-    "time that runs backwards",
-)
 @pytest.mark.parametrize(
     ("change", "caught_by"), [pytest.param(c, ids, id=name) for name, c, ids in DEFECTS]
 )
@@ -336,7 +306,6 @@ def test_a_defect_is_named_even_where_every_sum_was_made_anew(
     assert [line.id for line in report.checks] == IDS
 
 
-@pytest.mark.untraced
 def test_a_defect_alone_also_breaks_sums_and_inventory(files: Files, tmp_path: Path) -> None:
     change = in_record("/attempts/0/response/latency_ms", 99_999)
     report = check(store(change(files), tmp_path / "bundle"))
@@ -387,11 +356,6 @@ def test_wrong_sums_are_named_even_where_the_certificate_names_their_hash(
     assert failed_ids(check(store(forged, tmp_path / "bundle"))) == caught_by
 
 
-@pytest.mark.untraced_but(
-    "/file_inventory/0/remark-1-caught_by9",
-    "/file_inventory/1/path-SHA256SUMS-caught_by10",
-    "/file_inventory-value11-caught_by11",
-)
 @pytest.mark.parametrize(("pointer", "value", "caught_by"), MANIFEST_CHANGES)
 def test_every_field_of_the_manifest_is_derived(
     files: Files, tmp_path: Path, pointer: str, value: JsonValue, caught_by: set[str]
@@ -407,7 +371,6 @@ def test_an_inventory_in_another_order_is_named(files: Files, tmp_path: Path) ->
     assert failed_ids(check(store(forged, tmp_path / "bundle"))) == {"inventory", "tier"}
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(("step", "failed"), [(1e-6, set()), (3e-6, {"aggregate"})])
 def test_bounds_may_differ_in_the_last_place(
     files: Files, tmp_path: Path, step: float, failed: set[str]
@@ -451,7 +414,6 @@ def test_what_cannot_be_computed_fails_by_name_and_says_why(files: Files, tmp_pa
     assert statuses(report)["results-hash"] == "pass"
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("scorers", [{}, {n: replace(s, version="2") for n, s in SCORERS.items()}])
 def test_a_scorer_that_is_not_the_pinned_one_is_unavailable_and_nothing_fails(
     real_run: SmallRun, scorers: dict[str, Any]
@@ -499,7 +461,6 @@ def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
             check(tmp_path / name)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("change", "caught_by"),
     [

@@ -43,8 +43,6 @@ from tests.theatre.record_edits import (
 from tests.theatre.runs import PILOT, VERSION
 from theatre.engine.canonical_json import canonical_json
 
-pytestmark = pytest.mark.untraced
-
 ALONE, TWICE, OTHERWISE = 9, 1, 2
 """Episodes that succeeded: called once; twice with the same answer; twice with another one."""
 

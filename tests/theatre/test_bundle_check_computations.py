@@ -30,8 +30,6 @@ from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.models import Computation
 
-pytestmark = pytest.mark.untraced
-
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:

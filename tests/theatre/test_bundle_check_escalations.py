@@ -135,7 +135,6 @@ HONEST = [
 ]
 
 
-@pytest.mark.untraced_but("clusters", "ended_early", "one_person")
 @pytest.mark.parametrize("honest", HONEST)
 def test_an_honest_bundle_passes(tmp_path: Path, honest: Callable[[Path], Path]) -> None:
     report = check(honest(tmp_path))
@@ -143,7 +142,6 @@ def test_an_honest_bundle_passes(tmp_path: Path, honest: Callable[[Path], Path])
     assert report.consistent
 
 
-@pytest.mark.untraced
 def test_a_cap_for_a_human_part_that_is_missing_cannot_be_left_out(tmp_path: Path) -> None:
     files = load(expired(tmp_path / "run"))
     cap = "human-part-missing:colour"
@@ -238,7 +236,6 @@ FAILING: list[tuple[str, Compute]] = [
 ]
 
 
-@pytest.mark.untraced_but("output-not-json-<lambda>0", "output-not-json-<lambda>1")
 @pytest.mark.parametrize(("reason", "compute"), FAILING)
 def test_a_computation_fails_in_the_check_as_it_failed_in_the_run(
     tmp_path: Path, reason: str, compute: Compute
@@ -257,7 +254,6 @@ def other_error(_: Iterable[bytes], __: JsonObject) -> JsonObject:
     raise KeyError
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("compute", [other_error, giving({"lines": 4}), giving(None)])
 def test_a_computation_that_fails_otherwise_in_the_check_is_named(
     tmp_path: Path, compute: Compute
@@ -267,7 +263,6 @@ def test_a_computation_that_fails_otherwise_in_the_check_is_named(
     assert failed_ids(report) == {"resolution"}
 
 
-@pytest.mark.untraced
 def test_a_computation_that_fails_only_in_the_run_is_named_with_the_cap_for_it(
     tmp_path: Path,
 ) -> None:

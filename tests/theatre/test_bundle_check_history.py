@@ -57,7 +57,6 @@ ONCE = "facts and a history that a tier follows from / expected each of the {} o
 PAST = "facts and a history that a tier follows from / expected {} not later than "
 
 
-@pytest.mark.untraced_but("an attestation to come", "no UUID")
 @pytest.mark.parametrize(
     ("edit", "why"),
     [

@@ -37,8 +37,6 @@ from theatre.engine.bundle_check.report import (
 )
 from theatre.engine.canonical_json import JsonValue, canonical_bytes, canonical_line
 
-pytestmark = pytest.mark.untraced
-
 IDS = [check_id.value for check_id in CheckId]
 DATASET = "ground_truth/dataset.jsonl"
 TRAIL = "audit_trail.jsonl"
@@ -214,7 +212,6 @@ def any_files(
     return load(whole(tmp_path_factory.mktemp(request.param)))
 
 
-@pytest.mark.untraced  # tracing would double the time
 @FUZZ
 @given(data=st.data())
 def test_no_bytes_make_the_check_raise(files: Files, tmp_path: Path, data: st.DataObject) -> None:
@@ -238,7 +235,6 @@ def test_no_member_of_another_kind_makes_the_check_raise(
                 checked_in(tmp_path / "bundle", files | {name: canonical_line(edited)})
 
 
-@pytest.mark.untraced  # tracing would double the time
 @FUZZ
 @given(data=st.data())
 def test_no_json_makes_the_check_raise(
@@ -262,7 +258,6 @@ def test_no_json_makes_the_check_raise(
         checked_in(tmp_path / "bundle", spoilt)
 
 
-@pytest.mark.untraced  # tracing would double the time
 @FUZZ
 @given(data=st.data())
 def test_no_template_makes_the_check_raise_though_the_receipt_agrees(

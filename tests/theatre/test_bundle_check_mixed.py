@@ -30,8 +30,6 @@ from theatre.engine.models import (
 )
 from theatre.engine.scoring import ScoredEpisode
 
-pytestmark = pytest.mark.untraced
-
 per_property = settings(deadline=None, max_examples=60)
 OTHER = "b"
 Z = 1.959963984540054

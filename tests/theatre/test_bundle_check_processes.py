@@ -17,8 +17,6 @@ from theatre.oracles.construct_registry import (
     local_adapter_for,
 )
 
-pytestmark = pytest.mark.untraced
-
 COUNTING = '''
 """Hears the input; the third answer of a process tells that it is the third."""
 

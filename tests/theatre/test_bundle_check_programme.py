@@ -25,8 +25,6 @@ from tests.theatre.runs import LATE
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue
 
-pytestmark = pytest.mark.untraced
-
 TRAIL = "audit_trail.jsonl"
 
 

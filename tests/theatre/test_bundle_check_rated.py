@@ -69,7 +69,6 @@ def checked(files: Files, folder: Path) -> CheckReport:
     return check(store(sealed, folder / "bundle"))
 
 
-@pytest.mark.untraced
 def test_an_honest_bundle_passes_and_says_who_was_counted(files: Files, tmp_path: Path) -> None:
     assert resealed(with_results(files), Effort.CERTIFIED_HASH) == files
     assert with_ratings(files, lines(files, TRAIL)) == files
@@ -138,19 +137,6 @@ TOLD: list[tuple[str, Edit, set[str]]] = [
 # fmt: on
 
 
-@pytest.mark.untraced_but(
-    "a comment that is no text",
-    "a score behind the end of its step",
-    "a score behind the time",
-    "a score of no item",
-    "a score refused as an author's",
-    "a score refused for nothing",
-    "a score that is no number",
-    "given up before the time",
-    "never opened",
-    "nobody",
-    "one person for two",
-)
 @pytest.mark.parametrize(("edit", "failed"), [pytest.param(*case[1:], id=case[0]) for case in TOLD])
 def test_a_trail_that_tells_what_was_not_so_is_named(
     files: Files, tmp_path: Path, edit: Edit, failed: set[str]
@@ -161,7 +147,6 @@ def test_a_trail_that_tells_what_was_not_so_is_named(
     assert failed_ids(report) == failed
 
 
-@pytest.mark.untraced
 def test_authors_that_the_beginning_does_not_name_for_each_construct_are_named(
     files: Files, tmp_path: Path
 ) -> None:
@@ -218,7 +203,6 @@ FILES: list[tuple[str, Callable[[Files], Files], set[str]]] = [
 # fmt: on
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("forge", "failed"), [pytest.param(*case[1:], id=case[0]) for case in FILES]
 )

@@ -164,7 +164,6 @@ def test_gold_labels_that_cannot_be_read_leave_nothing_scored(
     }
 
 
-@pytest.mark.untraced
 def test_a_gold_label_of_no_episode_is_not_used(tmp_path: Path) -> None:
     stranger: JsonObject = {"episode_id": "sum-99", "label": {"even": True}, "labeller": "a test"}
     run = run_small_theatre(tmp_path, gold=[*GOLD_LABELS, stranger])

@@ -27,8 +27,6 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.coin import Draws
 from theatre.engine.tier_assigner import Dispute, DisputeStatus, TierHistory
 
-pytestmark = pytest.mark.untraced
-
 PART_1 = "invocations/part-00001.jsonl"
 PART_2 = "invocations/part-00002.jsonl"
 
@@ -63,7 +61,6 @@ def ended_early(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return load(run.sealed)
 
 
-@pytest.mark.untraced  # a thousand episodes show the gate no more than the twenty of other tests
 def test_a_bundle_in_parts_passes(in_parts: Files, tmp_path: Path) -> None:
     assert {PART_1, PART_2} == {name for name in in_parts if name.startswith("invocations/")}
     bundle = store(in_parts, tmp_path / "bundle")
@@ -75,7 +72,6 @@ class StoppedError(Exception):
     """What a caller ends a check with."""
 
 
-@pytest.mark.untraced
 def test_a_caller_hears_of_every_hundred_episodes_and_may_end_the_check(
     in_parts: Files, tmp_path: Path
 ) -> None:
@@ -115,7 +111,6 @@ SPOILT: list[tuple[str, Callable[[Files], Files]]] = [
 # fmt: on
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("spoil", [pytest.param(edit, id=name) for name, edit in SPOILT])
 def test_parts_that_were_tampered_with_are_named(
     in_parts: Files, tmp_path: Path, spoil: Callable[[Files], Files]

@@ -44,8 +44,6 @@ from tests.theatre.record_edits import (
 )
 from theatre.engine.canonical_json import JsonObject, canonical_sha256
 
-pytestmark = pytest.mark.untraced
-
 INPUTS = {"invocations", "sanitised-input"}
 
 

@@ -94,9 +94,6 @@ CASES: list[tuple[str, Edit, set[str]]] = [
 # fmt: on
 
 
-@pytest.mark.untraced_but(
-    "asked earlier than that", "answered after that", "answered before it was asked"
-)
 @pytest.mark.parametrize(("edit", "failed"), [pytest.param(*c[1:], id=c[0]) for c in CASES])
 def test_calls_and_answers_follow_each_other_between_commitment_and_sealing(
     files: Files, tmp_path: Path, edit: Edit, failed: set[str]
@@ -107,7 +104,6 @@ def test_calls_and_answers_follow_each_other_between_commitment_and_sealing(
     assert failed_ids(check(store(forged, tmp_path / "bundle"))) == failed
 
 
-@pytest.mark.untraced
 def test_the_trail_never_goes_back(files: Files, tmp_path: Path) -> None:
     entries = lines(files, TRAIL)
     number = next(n for n, entry in enumerate(entries) if entry["event_type"] == "settling")

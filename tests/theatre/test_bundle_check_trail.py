@@ -122,17 +122,6 @@ TRAIL_EDITS: list[tuple[Callable[[list[Any]], object], str]] = [
 # fmt: on
 
 
-@pytest.mark.untraced_but(
-    "<lambda>-a last entry sealed0",
-    "<lambda>-activated/previous_environment",
-    "<lambda>-an event of the lifecycle1",
-    "<lambda>-as texts",
-    "<lambda>-at as an RFC 3339 time",
-    "<lambda>-environment_hash as a SHA-256",
-    "<lambda>-episodes_recorded from None to None",
-    "<lambda>-the detail of episodes_recorded",
-    "<lambda>-the detail of settling",
-)
 @pytest.mark.parametrize(("edit", "expected"), TRAIL_EDITS)
 def test_a_trail_off_its_way_is_named_though_its_chain_holds(
     files: Files, tmp_path: Path, edit: Callable[[list[Any]], object], expected: str
@@ -142,7 +131,6 @@ def test_a_trail_off_its_way_is_named_though_its_chain_holds(
     assert expected in told["audit-chain"]
 
 
-@pytest.mark.untraced
 def test_a_step_that_the_trail_leaves_out_is_named(files: Files, tmp_path: Path) -> None:
     report = with_trail(
         files, lambda trail: trail.remove(entry_of(trail, "step_completed")), tmp_path / "bundle"
@@ -177,7 +165,6 @@ def test_batches_that_overlap_are_named(files: Files, tmp_path: Path) -> None:
     assert told["audit-episodes"][1].startswith("episode 1 in two")
 
 
-@pytest.mark.untraced
 def test_a_count_that_is_not_that_of_the_records_is_named(files: Files, tmp_path: Path) -> None:
     def count_more(trail: list[Any]) -> None:
         trail[3]["detail"]["statuses"]["success"] += 1
@@ -185,7 +172,6 @@ def test_a_count_that_is_not_that_of_the_records_is_named(files: Files, tmp_path
     assert failed_ids(with_trail(files, count_more, tmp_path / "bundle")) == {"audit-episodes"}
 
 
-@pytest.mark.untraced
 def test_a_failure_that_the_trail_leaves_out_is_named(files: Files, tmp_path: Path) -> None:
     def leave_out(trail: list[Any]) -> None:
         events = [entry["event_type"] for entry in trail]

@@ -68,7 +68,6 @@ def checked_with(folder: Path, sanitiser: InputSanitiser | None) -> CheckReport:
     )
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("sanitiser", "installed"),
     [
@@ -114,7 +113,6 @@ BESIDE: list[tuple[str, int, Callable[[Record], object], set[str]]] = [
 # fmt: on
 
 
-@pytest.mark.untraced_but("another input at a later call")
 @pytest.mark.parametrize(
     ("seq", "edit", "failed"), [pytest.param(*case[1:], id=case[0]) for case in BESIDE]
 )
@@ -126,7 +124,6 @@ def test_a_defect_shows_beside_a_sanitiser_that_is_missing(
     assert failed_ids(report) == failed
 
 
-@pytest.mark.untraced
 def test_a_bundle_of_another_sanitiser_throughout_is_unavailable(
     files: Files, tmp_path: Path
 ) -> None:

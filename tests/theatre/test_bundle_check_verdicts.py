@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import cast
 from uuid import NAMESPACE_OID, uuid5
 
-import pytest
-
 from tests.theatre.conftest import SmallRun, run_small_theatre
 from tests.theatre.forged_bundle import check
 from tests.theatre.runs import LATE
@@ -23,8 +21,6 @@ from theatre.engine.tier_assigner import (
     TierHistory,
     VerificationTier,
 )
-
-pytestmark = pytest.mark.untraced
 
 SETTLED_BY = {
     "certificate-copy": "the one that its issuer publishes settles it, or `signer-trusted`",

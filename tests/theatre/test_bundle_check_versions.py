@@ -51,7 +51,6 @@ def test_a_bundle_of_version_2_0_1_passes_by_the_documented_defaults(
     assert told["sanitised-input"] == '60 inputs by "theatre-sanitise/1.0.0"'
 
 
-@pytest.mark.untraced
 def test_gold_labels_without_a_hash_are_no_evidence_and_the_cap_for_them_is_recomputed(
     tmp_path: Path,
 ) -> None:
@@ -67,7 +66,6 @@ def test_gold_labels_without_a_hash_are_no_evidence_and_the_cap_for_them_is_reco
     assert failed_ids(check(store(uncapped, tmp_path / "uncapped"))) == {"tier"}
 
 
-@pytest.mark.untraced
 def test_a_template_without_scorers_cannot_claim_to_have_committed_them(
     files: Files, tmp_path: Path
 ) -> None:
@@ -78,7 +76,6 @@ def test_a_template_without_scorers_cannot_claim_to_have_committed_them(
     assert failed_ids(check(store(claimed, tmp_path / "bundle"))) == {"tier"}
 
 
-@pytest.mark.untraced_but("1.0.0")
 @pytest.mark.parametrize("version", ["2.9.0", "1.0.0", None, 2, "2.1.0", "2.2.0"])
 def test_a_template_of_a_version_that_does_not_run_is_named(
     files: Files, tmp_path: Path, version: object

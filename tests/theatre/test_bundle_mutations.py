@@ -37,8 +37,6 @@ from theatre.engine.tier_assigner import (
     VerificationTier,
 )
 
-pytestmark = pytest.mark.untraced
-
 LOG = "ground_truth/log.jsonl"
 FRAME = {"seq", "prev_entry_hash", "theatre_id", "from_state", "to_state", "at", "entry_hash"}
 """What every entry of a trail has, beside its event and detail."""
@@ -129,13 +127,11 @@ def folder(files: Files, tmp_path: Path) -> Path:
     return store(files, tmp_path / "bundle")
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize("group", CAUGHT_BY)
 def test_no_mutant_survives_unnamed(files: Files, folder: Path, group: str) -> None:
     assert survivors_of(folder, files, group, chosen(list(mutants(files)))) == {}
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("group", [*CAUGHT_BY, LOG])
 def test_no_mutant_of_a_run_with_every_feature_survives_unnamed(
     files: Files, feature_files: Files, tmp_path: Path, group: str
@@ -147,7 +143,6 @@ def test_no_mutant_of_a_run_with_every_feature_survives_unnamed(
     assert survivors_of(folder, feature_files, group, chosen(new, at_least=0)) == {}
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("group", CAUGHT_WHERE_PEOPLE_RATE)
 def test_no_mutant_of_a_run_that_people_rated_survives_unnamed(
     rated_files: Files, of_people: list[Mutant], tmp_path: Path, group: str

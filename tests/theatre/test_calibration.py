@@ -172,7 +172,6 @@ def test_reliability_less_resolution_plus_uncertainty_plus_within_bin_is_the_bri
     assert min(parts.reliability, parts.resolution, parts.uncertainty) >= 0
 
 
-@pytest.mark.untraced
 @given(STATED)
 def test_murphys_parts_and_the_ece_are_the_textbook_ones(stated: list[Stated]) -> None:
     grouped: dict[int, list[Stated]] = {}
@@ -193,7 +192,6 @@ def test_murphys_parts_and_the_ece_are_the_textbook_ones(stated: list[Stated]) -
     assert expected_calibration_error(bins) == error
 
 
-@pytest.mark.untraced
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**32), st.sampled_from([100, 1300]))
 def test_the_order_of_episodes_changes_no_byte(seed: int, n: int) -> None:

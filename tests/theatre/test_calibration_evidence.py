@@ -30,8 +30,6 @@ from tests.theatre.runs import (
 from theatre.cli.certificate_report import print_certificate
 from theatre.engine.canonical_json import JsonObject, JsonValue
 
-pytestmark = pytest.mark.untraced
-
 LABELLED: dict[str, JsonValue] = {
     "/scoring/criteria_scorers/colour": {
         "scorer": "label_accuracy",

@@ -20,8 +20,6 @@ from theatre.engine.scoring.calibration import (
     normal_deviation,
 )
 
-pytestmark = pytest.mark.untraced
-
 NANO = 10**9
 REPEATS = 20_000
 

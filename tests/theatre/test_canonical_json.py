@@ -57,7 +57,6 @@ def test_each_vector_canonicalises_to_its_output_and_its_hex(name: str) -> None:
     assert canonical_bytes(parse_json(expected)) == expected
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -151,21 +150,18 @@ def test_what_is_no_json_is_refused_at_any_depth(value: object, message: str) ->
         canonical_json({"a": [1, {"b": value}]})
 
 
-@pytest.mark.untraced
 @given(JSON)
 def test_the_canonical_form_parses_back_to_the_same_canonical_form(value: JsonValue) -> None:
     form = canonical_json(value)
     assert canonical_json(parse_json(form.encode("utf-8"))) == form
 
 
-@pytest.mark.untraced
 @given(JSON)
 def test_the_form_is_that_of_the_reference_package(value: JsonValue) -> None:
     assert canonical_bytes(value) == rfc8785.dumps(value)
     assert canonical_json(value).encode("utf-8") == canonical_bytes(value)
 
 
-@pytest.mark.untraced
 @given(
     st.dictionaries(TEXT, st.integers(0, 9), max_size=8).flatmap(
         lambda document: st.tuples(st.just(document), st.permutations(list(document.items())))

@@ -47,7 +47,6 @@ def test_the_file_is_the_list_that_the_engine_tries_when_it_is_loaded() -> None:
     }
 
 
-@pytest.mark.untraced
 @pytest.mark.reproducibility
 @pytest.mark.parametrize("line", WRITTEN, ids=named)
 def test_a_value_at_a_border_has_its_form_by_either_way(line: dict[str, str]) -> None:
@@ -86,7 +85,6 @@ def test_verify_bundle_writes_the_same_forms_and_lets_nothing_in_that_has_none()
             refuse()
 
 
-@pytest.mark.untraced
 @needs_node
 def test_each_form_is_that_of_node() -> None:
     script = """
@@ -173,7 +171,6 @@ def changed(change: str) -> str:
     return CHANGED.format(binary=binary, change=change)
 
 
-@pytest.mark.untraced
 def test_orjson_as_it_is_is_trusted(tmp_path: Path) -> None:
     form = rfc8785.dumps(RECORD).decode()
     assert IS_TRUSTED
@@ -181,13 +178,11 @@ def test_orjson_as_it_is_is_trusted(tmp_path: Path) -> None:
     assert told_with(changed("form()"), tmp_path) == [True, True, form]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_an_orjson_that_writes_otherwise_is_not_asked(change: str, tmp_path: Path) -> None:
     assert told_with(changed(change), tmp_path) == [False, False, rfc8785.dumps(RECORD).decode()]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "source",
     [

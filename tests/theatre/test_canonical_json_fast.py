@@ -19,8 +19,6 @@ from theatre.engine.canonical_json.writing import fast_canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 from theatre.engine.models import FrozenArray, FrozenObject, InvocationStatus
 
-pytestmark = pytest.mark.untraced
-
 VECTORS = Path(__file__).parents[2] / "fixtures" / "vectors" / "jcs"
 
 # What an invocation record holds: whole and other floats, a gap, words that need escapes.
@@ -231,7 +229,6 @@ def test_a_value_is_written_and_not_changed() -> None:
     assert repr(value) == "{'whole': 1.0, 'list': [2.0, {'deep': 3.0}], 'pair': (1e-07, 4.0)}"
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.reproducibility
 def test_every_character_has_its_form() -> None:
     for code in range(0x110000):

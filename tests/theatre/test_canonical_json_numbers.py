@@ -20,8 +20,6 @@ from theatre.engine.canonical_json import canonical_json
 from theatre.engine.canonical_json.writing import fast_canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 
-pytestmark = pytest.mark.untraced
-
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 DOUBLES = int(os.environ.get("ECHELON_TEST_DOUBLES", "1000000" if SOAK else "50000"))
 BATCH = 10_000
@@ -101,13 +99,11 @@ def test_the_random_doubles_are_finite_and_lie_on_every_side_of_each_border() ->
         assert any(low <= number < high for number in numbers), (low, high)
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_random_doubles_have_the_form_of_the_reference_package() -> None:
     for batch, form in canonical_batches():
         assert form.encode("ascii") == rfc8785.dumps(batch)
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_random_doubles_each_have_that_form_by_the_quick_way() -> None:
     for batch, form in canonical_batches():
         for number, text in zip(batch, form[1:-1].split(","), strict=True):
@@ -131,7 +127,6 @@ def neighbours() -> tuple[float, ...]:
     return tuple(sorted(filter(math.isfinite, found)))
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_the_neighbours_of_each_border_have_the_form_that_ecmascript_prescribes() -> None:
     numbers = neighbours()
     assert {1e-7, math.nextafter(1e-5, 0), 2.0**53 - 1, 2.0**53, 1e16, 1e21} <= set(numbers)
@@ -142,19 +137,16 @@ def test_the_neighbours_of_each_border_have_the_form_that_ecmascript_prescribes(
         assert form.decode()[1:-1].split(",") == [number_to_string(number) for number in batch]
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_random_doubles_have_the_form_that_ecmascript_prescribes() -> None:
     for batch, form in canonical_batches():
         assert form[1:-1].split(",") == [number_to_string(number) for number in batch]
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_random_doubles_are_the_same_double_when_read_back() -> None:
     for batch, form in canonical_batches():
         assert tuple(map(float, form[1:-1].split(","))) == batch
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @needs_node
 def test_random_doubles_have_the_form_that_node_gives_them() -> None:
     script = """

@@ -3,12 +3,8 @@
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
 from tests.theatre.cartograph_runs import FIXTURES, run_cartograph
 from theatre.engine.canonical_json import JsonObject, parse_object
-
-pytestmark = pytest.mark.untraced
 
 
 def test_the_result_shows_one_real_skill_and_three_stubs(tmp_path: Path) -> None:

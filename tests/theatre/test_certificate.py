@@ -277,7 +277,6 @@ def test_all_ground_truth_is_one_hash_over_the_canonical_hashes() -> None:
     assert ground_truth_hash({}) == hashlib.sha256(b"{}").hexdigest()
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("field", issued())
 def test_a_certificate_without_one_of_its_fields_is_refused_by_name(field: str) -> None:
     certificate = {name: value for name, value in issued().items() if name != field}
@@ -285,7 +284,6 @@ def test_a_certificate_without_one_of_its_fields_is_refused_by_name(field: str) 
         validate_certificate(certificate, REGISTRY)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("field", issued())
 def test_a_certificate_with_a_field_of_another_type_is_refused_by_name(field: str) -> None:
     certificate = issued() | {field: [{"not": "this"}]}
@@ -293,7 +291,6 @@ def test_a_certificate_with_a_field_of_another_type_is_refused_by_name(field: st
         validate_certificate(certificate, REGISTRY)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("changes", "pointer"),
     [

@@ -9,8 +9,6 @@ from tests.theatre.runs import NOT_FILLED
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.schema_registry import SchemaRegistry, resource_root
 
-pytestmark = pytest.mark.untraced
-
 NAME = "echelon_certificate_schema.json"
 REGISTRY = SchemaRegistry()
 

@@ -31,8 +31,6 @@ from theatre.engine.errors import PinMismatchError
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.oracle_contract import OracleInvocationRequest
 
-pytestmark = pytest.mark.untraced
-
 STEPS = "/resolution_programme"
 MINT, MINT_VERSION = "mint", "d1ce" * 16
 THREE: Mapping[str, JsonValue] = {

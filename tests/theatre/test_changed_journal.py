@@ -42,7 +42,6 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> WitnessedTheatre:
     return theatre
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_killed_run_whose_journal_was_changed_is_never_certified(
     killed: WitnessedTheatre, tmp_path: Path, edit: str
@@ -70,7 +69,6 @@ def test_a_killed_run_whose_journal_was_changed_is_never_certified(
         assert f"because   expected {where} as it was recorded, got no episode 25: " in shown
 
 
-@pytest.mark.untraced_but("a line that is none", "edited record", "missing")
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_journal_that_is_changed_during_the_run_is_not_settled(tmp_path: Path, edit: str) -> None:
     stage = pilot_stage(tmp_path, episodes(6))
@@ -90,7 +88,6 @@ def test_a_journal_that_is_changed_during_the_run_is_not_settled(tmp_path: Path,
     assert not list(tmp_path.rglob("certificate.json"))
 
 
-@pytest.mark.untraced
 def test_a_trail_that_names_less_than_the_journal_has_is_gone_on_from(tmp_path: Path) -> None:
     """Lines that no batch names are nobody's evidence: they are cut, and asked for again."""
     stage = pilot_stage(tmp_path, episodes(4))

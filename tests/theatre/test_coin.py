@@ -127,7 +127,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return stage.run(ScriptedAdapter())
 
 
-@pytest.mark.untraced
 def test_receipt_certificate_and_bundle_name_one_coin(run: Finished) -> None:
     named = [
         run.document(path)["coin_sha256"]
@@ -140,7 +139,6 @@ def test_receipt_certificate_and_bundle_name_one_coin(run: Finished) -> None:
     assert "  coin.txt\n" in sums
 
 
-@pytest.mark.untraced
 def test_a_record_has_the_id_of_the_dataset_and_the_alias_that_was_sent(run: Finished) -> None:
     draws = Draws(COIN, str(run.document("certificate.json")["commitment_hash"]))
     for seq in (1, 2, 3):
@@ -151,7 +149,6 @@ def test_a_record_has_the_id_of_the_dataset_and_the_alias_that_was_sent(run: Fin
         assert request["invocation_id"] == draws.invocation_id(run.theatre.theatre_id, seq=seq)
 
 
-@pytest.mark.untraced
 def test_no_request_has_an_id_of_the_dataset(tmp_path: Path) -> None:
     stage, adapter = pilot_stage(tmp_path, episodes(3)), ScriptedAdapter()
     stage.run(adapter)
@@ -216,7 +213,6 @@ def interrupted(
         stage.run(ScriptedAdapter(answer), batch_size=1, around=around)
 
 
-@pytest.mark.untraced
 def test_a_run_that_goes_on_has_the_same_coin(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(6))
     interrupted(stage, 3)
@@ -244,7 +240,6 @@ def test_a_run_that_loses_its_coin_in_the_middle_ends_with_what_it_has(tmp_path:
     assert resolution["statuses"]["success"] > 0
 
 
-@pytest.mark.untraced
 def test_a_sealed_bundle_needs_no_coin_any_more(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(2))
     sealed = stage.run(ScriptedAdapter())
@@ -255,7 +250,6 @@ def test_a_sealed_bundle_needs_no_coin_any_more(tmp_path: Path) -> None:
     assert stage.run(ScriptedAdapter()).resolution == sealed.resolution
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("certificate_run", [True, False], ids=["nothing scored", "rehearsal"])
 def test_a_run_without_a_bundle_reveals_nothing(tmp_path: Path, *, certificate_run: bool) -> None:
     unscorable = [{**one, "expected_output": {}} for one in episodes(2)]
@@ -292,7 +286,6 @@ def test_the_nonce_of_the_log_goes_into_every_draw() -> None:
     assert drawn.repeated(ids, 10) != DRAWS.repeated(ids, 10)
 
 
-@pytest.mark.untraced
 def test_a_run_whose_commitment_is_logged_asks_by_its_nonce(logged_run: Finished) -> None:
     commitment = str(logged_run.document("certificate.json")["commitment_hash"])
     draws = Draws(COIN, commitment, NONCE)
@@ -304,7 +297,6 @@ def test_a_run_whose_commitment_is_logged_asks_by_its_nonce(logged_run: Finished
     assert verify(logged_run.bundle, now=LATE).word == "consistent"
 
 
-@pytest.mark.untraced
 def test_a_run_goes_on_with_the_nonce_that_it_began_with(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(6))
     interrupted(stage, 3, around=logged())
@@ -315,7 +307,6 @@ def test_a_run_goes_on_with_the_nonce_that_it_began_with(tmp_path: Path) -> None
     assert checked(finished.bundle).verdict is Verdict.CONSISTENT
 
 
-@pytest.mark.untraced_but("7")
 @pytest.mark.parametrize("nonce", [None, "00" * 32, "00", NONCE.hex().upper(), 7])
 def test_another_nonce_than_that_of_the_calls_is_found(
     logged_run: Finished, tmp_path: Path, nonce: str | None

@@ -234,7 +234,6 @@ def test_nothing_inside_a_receipt_can_be_changed(name: str) -> None:
     assert canonical_bytes(receipt.as_document()) == before
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(CommitmentReceipt)])
 def test_no_attribute_of_a_receipt_can_be_set_or_deleted(field: str) -> None:
     receipt = committed(SMALL)

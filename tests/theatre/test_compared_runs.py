@@ -77,7 +77,6 @@ def measured(comparison: dict[str, Any], measure: str = "colour") -> dict[str, A
     return found
 
 
-@pytest.mark.untraced
 def test_flips_are_named_and_mcnemar_counts_them(right: Finished, tmp_path: Path) -> None:
     wrong = dict.fromkeys((2, 3, 5, 7, 8, 11), WRONG)
     found = measured(compared(right, pilot(tmp_path, wrong, version="cafe" * 16)))
@@ -101,7 +100,6 @@ def test_flips_are_named_and_mcnemar_counts_them(right: Finished, tmp_path: Path
     }
 
 
-@pytest.mark.untraced
 def test_a_failure_on_one_side_counts_0_and_a_refusal_is_left_out_and_bounded(
     right: Finished, tmp_path: Path
 ) -> None:
@@ -116,7 +114,6 @@ def test_a_failure_on_one_side_counts_0_and_a_refusal_is_left_out_and_bounded(
     assert found["at_worst"] == {"low": -0.25, "high": 0}
 
 
-@pytest.mark.untraced
 def test_the_same_construct_twice_is_named_apart_and_differs_in_nothing(
     right: Finished, tmp_path: Path
 ) -> None:
@@ -150,7 +147,6 @@ def test_clusters_are_the_units_of_interval_and_test(tmp_path: Path) -> None:
     assert len(turned["flips"]) == 4
 
 
-@pytest.mark.untraced
 def test_other_scorer_versions_in_use_are_refused(right: Finished, tmp_path: Path) -> None:
     other = pilot(tmp_path / "run", version="cafe" * 16)
     copy = shutil.copytree(other.bundle, tmp_path / "copy")
@@ -178,7 +174,6 @@ def test_other_terms_are_refused_and_named(
         compared(right, other)
 
 
-@pytest.mark.untraced
 def test_what_the_author_calls_it_is_no_term(right: Finished, tmp_path: Path) -> None:
     changes: dict[str, JsonValue] = {
         "/theatre_id": "product_other_v1",
@@ -215,14 +210,12 @@ def test_interactive_runs_are_paired_in_the_same_worlds_alone(tmp_path: Path) ->
     assert compared(first, third)["pairs"][0]["is_paired"] is False
 
 
-@pytest.mark.untraced
 def test_a_p_value_is_never_shown_as_0() -> None:
     assert [format_p(one) for one in (1.0, 0.0163, 1e-6, 1.6e-27, 0.0)] == [
         *("1", "0.016", "1e-06", "<1e-06", "<1e-06"),
     ]
 
 
-@pytest.mark.untraced
 def test_the_command_lists_flips_draws_and_counts(
     right: Finished, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,7 +103,6 @@ def canonical(document: JsonObject) -> str:
     return rfc8785.dumps(document).decode()
 
 
-@pytest.mark.untraced
 def test_over_episodes_there_is_a_canonical_line_for_each_one_that_was_run(
     tmp_path: Path,
 ) -> None:
@@ -150,7 +149,6 @@ def test_over_episodes_there_is_a_canonical_line_for_each_one_that_was_run(
     assert cast("JsonObject", finished.trail[2]["detail"])["computations"] == {"collect": "3"}
 
 
-@pytest.mark.untraced
 def test_over_episodes_of_a_chain_there_are_the_outputs_of_the_hops_that_succeeded(
     tmp_path: Path,
 ) -> None:
@@ -181,7 +179,6 @@ def test_over_episodes_of_a_chain_there_are_the_outputs_of_the_hops_that_succeed
     assert hops == [{EASEL: seen, "pilot": EXPECTED}, {EASEL: seen}]
 
 
-@pytest.mark.untraced
 def test_over_episodes_the_input_is_that_of_the_dataset(tmp_path: Path) -> None:
     records = episodes(1)
     records[0]["input_data"] = {"seq": 1, "text": "he\u200bllo\u2028there\x0b"}
@@ -190,7 +187,6 @@ def test_over_episodes_the_input_is_that_of_the_dataset(tmp_path: Path) -> None:
     assert json.loads(line)["input_data"] == records[0]["input_data"]
 
 
-@pytest.mark.untraced
 def test_what_was_discarded_or_not_run_has_no_line(tmp_path: Path) -> None:
     failing = dict.fromkeys(range(3, 8), ERROR)
     stage = staged(
@@ -216,7 +212,6 @@ def test_what_was_discarded_or_not_run_has_no_line(tmp_path: Path) -> None:
 LINES = b'{"b": 1,  "a": 2}\r\n\n{"a": \xff}\nno line feed at the end'
 
 
-@pytest.mark.untraced
 def test_over_a_dataset_there_are_its_lines_as_they_are(tmp_path: Path) -> None:
     def hexes(lines: Iterable[bytes], _: JsonObject) -> JsonObject:
         return {"lines": [line.hex() for line in lines]}
@@ -253,7 +248,6 @@ def test_over_the_replay_dataset_there_are_all_lines_also_of_what_was_not_run(
     assert lines_of(computed(finished)) == truth
 
 
-@pytest.mark.untraced
 def test_params_reach_the_computation_and_are_empty_where_none_are_committed(
     tmp_path: Path,
 ) -> None:
@@ -267,7 +261,6 @@ def test_params_reach_the_computation_and_are_empty_where_none_are_committed(
     assert params == [{"salt": 7}, {}]
 
 
-@pytest.mark.untraced
 def test_steps_stand_in_committed_order_and_each_reads_all_lines(tmp_path: Path) -> None:
     aggregate: JsonObject = {"step_id": "sum_up", "type": "aggregation"}
     first = compute_step(computation="collect")
@@ -419,7 +412,6 @@ class CutJournal(FileRunJournal):
         return entry
 
 
-@pytest.mark.untraced
 def test_a_step_is_noted_once_though_the_process_dies_behind_it(tmp_path: Path) -> None:
     aggregate: JsonObject = {"step_id": "sum_up", "type": "aggregation"}
     stage = staged(tmp_path, episodes(3), compute_step(computation="collect"), aggregate)
@@ -438,7 +430,6 @@ def test_a_step_is_noted_once_though_the_process_dies_behind_it(tmp_path: Path) 
     assert len(noted) == 2
 
 
-@pytest.mark.untraced
 def test_the_documented_step_verifies_the_log_that_it_names(tmp_path: Path) -> None:
     page = (CHECKOUT / "docs" / "scorers.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```json\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)

@@ -41,8 +41,6 @@ from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.models import Computation
 
-pytestmark = pytest.mark.untraced
-
 AGGREGATE = "scores/aggregate.json"
 ONE: JsonObject = {
     "step_id": "filled",

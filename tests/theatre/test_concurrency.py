@@ -41,8 +41,6 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import InvocationStatus
 from theatre.engine.replay import Progress
 
-pytestmark = pytest.mark.untraced
-
 SOAK = bool(os.environ.get("ECHELON_SOAK"))
 THRESHOLD = 4.8
 """A fifth of the episodes: the fifth failure ends a run."""
@@ -112,7 +110,6 @@ def end_of_run(failing: set[int]) -> int:
     return EPISODES
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @settings(deadline=None, max_examples=300 if SOAK else 20)
 @given(
     # The first one is answered well, so that there is a bundle to look into.
@@ -338,7 +335,6 @@ def test_calls_go_out_in_dataset_order(tmp_path: Path) -> None:
     assert construct.answered != construct.called
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize(
     ("batch_size", "limit", "most"),
     [(10, 4, 10), (10, 1, 10), (16, 16, 16), (100, 16, 40), (1, 1, 1), (10, 16, 16)],

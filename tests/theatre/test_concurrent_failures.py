@@ -44,8 +44,6 @@ from theatre.engine.replay.episode import CalledEpisode
 from theatre.engine.scoring import EpisodeAnswer, FailureStop
 from theatre.files.run_journal import FileRunJournal
 
-pytestmark = pytest.mark.untraced
-
 ANSWERS: dict[int, JsonObject] = {9: WRONG}
 
 

@@ -39,7 +39,6 @@ def test_backtested_and_proven_get_what_they_declare(tier: str, declared: str) -
     assert ConstraintYieldingGate.resolve_review_preference(tier, declared) == declared
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("tier", TRUSTED)
 @pytest.mark.parametrize(
     "declared", [None, "", "SKIP", "Skip", " skip", "skip ", "skip\n", "none", "off", "\uff53kip"]
@@ -48,7 +47,6 @@ def test_any_other_spelling_of_a_preference_is_full(tier: str, declared: str | N
     assert effective_review(tier, declared) == "full"
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("declared", [*REVIEWS, None, "SKIP"])
 @pytest.mark.parametrize(
     "tier",
@@ -76,7 +74,6 @@ def test_every_other_tier_is_full_whatever_is_declared(
     assert ConstraintYieldingGate.resolve_review_preference(tier, declared) == "full"
 
 
-@pytest.mark.untraced
 @given(tier=anything.filter(lambda value: value not in TRUSTED), declared=st.sampled_from(REVIEWS))
 def test_no_value_but_two_exact_texts_opens_the_gate(tier: str, declared: str) -> None:
     assert effective_review(tier, declared) == "full"

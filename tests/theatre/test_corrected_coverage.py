@@ -18,8 +18,6 @@ from theatre.engine.scoring.corrections import JudgeErrors, corrected_score, eff
 from theatre.engine.scoring.differences import Tally
 from theatre.engine.scoring.run_controls import corrected_scores
 
-pytestmark = pytest.mark.untraced
-
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
 HEADER = (
     "| sensitivity, specificity | errors from | score | 10 % | 30 % | 50 % | 70 % | 90 % |\n"

@@ -8,8 +8,6 @@ from pydantic import TypeAdapter, ValidationError
 from tests.theatre.test_template_validator import ERRORS, REPLAY, VALIDATOR, edited
 from theatre.engine.models import TheatreCriteria
 
-pytestmark = pytest.mark.untraced
-
 WEIGHTS = "/criteria/weights"
 
 

@@ -35,8 +35,6 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.coin import Draws
 from theatre.engine.oracle_contract import OracleInvocationRequest
 
-pytestmark = pytest.mark.untraced
-
 SAMPLE = "/execution_policy/deterministic_sample"
 EPISODES = 60
 

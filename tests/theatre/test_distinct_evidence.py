@@ -54,8 +54,6 @@ from theatre.files.evidence_preview import preview_evidence
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_episode_runners, load_scorers
 
-pytestmark = pytest.mark.untraced
-
 FIXTURES = REPOSITORY / "fixtures"
 SCORERS = load_scorers()
 COPIES = 60

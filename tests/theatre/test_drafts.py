@@ -16,8 +16,6 @@ from theatre.engine.schema_registry import resource_root
 from theatre.files.yaml_files import parse_yaml
 from theatre.scorers import load_scorers
 
-pytestmark = pytest.mark.untraced
-
 FIXTURES = resource_root() / "fixtures"
 ROMAN: JsonObject = {"construct": "roman:to_roman", "data": "questions.jsonl", "answer": "numeral"}
 

@@ -35,8 +35,6 @@ from theatre.engine.oracle_contract import Attempt, Isolation, OracleInvocationR
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 from theatre.oracles.served import ServedOracleAdapter
 
-pytestmark = pytest.mark.untraced
-
 PINS = cast("dict[str, dict[str, str]]", TEMPLATE["version_pins"])["constructs"]
 MODULES = {"easel": "easel.py", "artisan": "design_tokens.py", "mint": "vocabulary.json"}
 

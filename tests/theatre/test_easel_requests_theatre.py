@@ -28,8 +28,6 @@ from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.template_validator import TemplateValidator
 from theatre.scorers import load_scorers
 
-pytestmark = pytest.mark.untraced
-
 TEMPLATES = FIXTURES / "templates"
 EXPECTED: dict[str, Any] = json.loads((TEMPLATES / f"{NAME}.expected.json").read_bytes())
 COMMITMENT = (TEMPLATES / f"{NAME}.commitment.txt").read_bytes()

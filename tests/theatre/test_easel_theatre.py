@@ -25,8 +25,6 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.template_validator import TemplateValidator
 from theatre.scorers import load_scorers
 
-pytestmark = pytest.mark.untraced
-
 RATINGS = FIXTURES / "ratings" / "product_easel_v1"
 PAGE = (FIXTURES.parent / "docs" / "easel.md").read_text(encoding="utf-8")
 # On the page: the example's four documents, the criteria, and the shapes of the three answers.

@@ -28,8 +28,6 @@ from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import EpisodePlay, EpisodeRunner, Turn
 from theatre.engine.oracle_contract import OracleInvocationRequest
 
-pytestmark = pytest.mark.untraced
-
 ORDER = (0, 1, 1, 0)
 
 

@@ -341,7 +341,6 @@ def test_a_file_that_failed_halfway_does_not_count_as_written(
     assert "audit_trail.jsonl" in draft.validate_minimum_files()
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("episodes", [1, PART_SIZE])
 def test_up_to_a_thousand_episodes_each_has_a_file_of_its_own(
     tmp_path: Path, episodes: int
@@ -418,7 +417,6 @@ except BundleError as error:
 """
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("kind", "path"),
     [

@@ -92,7 +92,6 @@ NOT_JSON = "output-not-json"
 SPEC: JsonObject = {"required": ["lines"], "properties": {"lines": {"maximum": 3}}}
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("compute", "reason", "detail"),
     [
@@ -142,7 +141,6 @@ def test_a_computation_that_fails_ends_the_theatre_without_a_certificate(
     assert bundles(stage) == []
 
 
-@pytest.mark.untraced
 def test_an_output_that_fits_its_spec_completes_the_step(tmp_path: Path) -> None:
     stage = staged(tmp_path, step(output_spec={"required": ["lines"]}), AGGREGATE)
     finished = stage.run(ScriptedAdapter(), **computing(count_lines))
@@ -153,7 +151,6 @@ def test_an_output_that_fits_its_spec_completes_the_step(tmp_path: Path) -> None
     }
 
 
-@pytest.mark.untraced
 def test_a_failure_leads_to_a_later_step_and_what_is_between_is_skipped(tmp_path: Path) -> None:
     stage = staged(
         tmp_path,
@@ -206,7 +203,6 @@ TIED: JsonObject = {"output_spec": SPEC, "escalation_path": "aggregate"}
 CHAIN: JsonObject = {"input_spec": {"computation": "provenance_chain"}}
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("steps", "compute", "caps", "findings"),
     [
@@ -271,7 +267,6 @@ def test_a_certificate_says_which_steps_failed_and_the_tier_is_capped_by_those_o
     assert report.failed == ()
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("members", "path", "place", "caught_by"),
     [
@@ -301,7 +296,6 @@ def test_a_failed_step_that_the_issuer_leaves_out_is_named(
     assert failed_ids(report) == caught_by
 
 
-@pytest.mark.untraced
 def test_without_an_aggregation_in_reach_the_scores_are_summed_up_all_the_same(
     tmp_path: Path,
 ) -> None:
@@ -336,7 +330,6 @@ class CutJournal(FileRunJournal):
         return entry
 
 
-@pytest.mark.untraced_but("1", "3", "6")
 @pytest.mark.parametrize("cut", range(1, 8))
 def test_what_was_told_of_a_failure_stays_true_whatever_comes_of_it_later(
     tmp_path: Path, cut: int
@@ -421,7 +414,6 @@ TIMELY = rubric_step(timeout_seconds=3600)
 TOO_LATE = "expected 2 people with a score for each of 3 items within 3600 s, got 1"
 
 
-@pytest.mark.untraced
 def test_a_rubric_that_expires_ends_the_theatre(tmp_path: Path) -> None:
     stage = expired(tmp_path, TIMELY, AGGREGATE)
     finished = run(stage)
@@ -439,7 +431,6 @@ def test_a_rubric_that_expires_ends_the_theatre(tmp_path: Path) -> None:
     assert bundles(stage) == []
 
 
-@pytest.mark.untraced
 def test_where_a_rubric_that_expires_leads_on_its_criterion_has_no_score(tmp_path: Path) -> None:
     stage = expired(tmp_path, {**TIMELY, "escalation_path": "aggregate"}, AGGREGATE)
     finished = run(stage)
@@ -490,7 +481,6 @@ def test_an_expiry_can_lead_to_other_people(tmp_path: Path) -> None:
     assert finished.document("scores/aggregate.json")["scores"] == {"colour": None, "recall": 0.75}
 
 
-@pytest.mark.untraced
 def test_a_rubric_that_is_skipped_was_never_opened(tmp_path: Path) -> None:
     programme: list[JsonValue] = [
         call_step(),

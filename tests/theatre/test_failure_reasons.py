@@ -125,7 +125,6 @@ def test_however_many_reasons_there_are_memory_and_answer_stay_bounded() -> None
     assert len(json.dumps(reasons)) < 300
 
 
-@pytest.mark.untraced
 def test_a_run_that_fails_says_why_and_certified_ones_say_nothing(tmp_path: Path) -> None:
     wrong: JsonObject = {"status": "error", "error_detail": "no such colour 7"}
     answers = dict.fromkeys(range(2, 5), wrong)

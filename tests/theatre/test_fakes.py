@@ -20,8 +20,6 @@ from theatre.oracles.construct_registry import (
     local_adapter_for,
 )
 
-pytestmark = pytest.mark.untraced
-
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 CONSTRUCTS = FIXTURES / "constructs" / "constructs.toml"
 FAKES = ("garbage", "empty", "constant", "constant-plausible", "copied-input")

@@ -81,7 +81,6 @@ def test_items_are_the_scored_episodes_with_the_smallest_draws(count: int, size:
 # Means
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @per_property
 @given(
     st.lists(st.integers(min_value=0, max_value=NANO), min_size=1, max_size=8),
@@ -267,7 +266,6 @@ def pairs(values: list[Fraction]) -> Fraction:
     )
 
 
-@pytest.mark.untraced
 @per_property
 @given(UNITS)
 def test_alpha_is_one_less_observed_over_expected_disagreement(units: list[list[Fraction]]) -> None:

@@ -75,7 +75,6 @@ def fresh(tmp_path: Path) -> Waiting:
 AUTHORS = ["Ada Author", "  ada AUTHOR\t", "Bob Builder", "BOB BUILDER"]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("scorer", AUTHORS)
 def test_an_author_s_score_is_refused_however_the_name_is_written(
     waiting: Waiting, scorer: str
@@ -95,7 +94,6 @@ def test_an_author_s_score_is_refused_however_the_name_is_written(
     }
 
 
-@pytest.mark.untraced
 def test_names_are_the_same_in_any_unicode_form_and_case(tmp_path: Path) -> None:
     decomposed, upper = "Zoe\u0308 Stra\u00dfe", "ZO\u00cb STRASSE"
     stage = rated_stage(tmp_path, episodes(3), changes={"/metadata": {"author": decomposed}})
@@ -114,7 +112,6 @@ def test_an_author_may_score_where_the_template_says_so(tmp_path: Path) -> None:
     assert rate(waiting.stage, "Ada Author", dict.fromkeys(waiting.items, 3)).enough
 
 
-@pytest.mark.untraced
 def test_without_a_word_on_identities_authors_are_kept_out_and_one_person_is_enough(
     tmp_path: Path,
 ) -> None:
@@ -125,7 +122,6 @@ def test_without_a_word_on_identities_authors_are_kept_out_and_one_person_is_eno
     assert rate(waiting.stage, "Grace", dict.fromkeys(waiting.items, 3)).enough
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("again", ["Grace", " grace ", "GRACE"])
 def test_the_same_identity_scores_an_item_once(fresh: Waiting, again: str) -> None:
     rate(fresh.stage, "Grace", [fresh.score(4)])
@@ -143,13 +139,11 @@ def test_one_person_under_two_spellings_is_one_person(fresh: Waiting) -> None:
     assert (desk.answered, desk.complete_scorers) == ({"Grace": 3}, 1)
 
 
-@pytest.mark.untraced
 def test_an_item_twice_in_one_file_is_refused(waiting: Waiting) -> None:
     refusals = waiting.refusal("Grace", waiting.score(), waiting.score(4))
     assert [code for code, _ in refusals] == ["item-already-scored"]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("score", [0.999, 5.001, -3, 0, 1e300, 2**53 - 1])
 def test_what_is_off_the_scale_is_refused(waiting: Waiting, score: float) -> None:
     ((code, message),) = waiting.refusal("Grace", waiting.score(score))
@@ -159,7 +153,6 @@ def test_what_is_off_the_scale_is_refused(waiting: Waiting, score: float) -> Non
     assert noted["score"] == score
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("score", "noted"),
     [
@@ -181,7 +174,6 @@ def test_what_is_no_finite_number_is_refused(
     assert detail["score"] == noted
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("score", [1, 5, 1.0, 3.25])
 def test_the_ends_of_the_scale_and_what_lies_between_are_taken(
     fresh: Waiting, score: float
@@ -189,7 +181,6 @@ def test_the_ends_of_the_scale_and_what_lies_between_are_taken(
     assert rate(fresh.stage, "Grace", [fresh.score(score)]).answered == {"Grace": 1}
 
 
-@pytest.mark.untraced
 def test_what_is_no_item_is_refused(waiting: Waiting) -> None:
     (other,) = [f"pilot-{n}" for n in range(1, 9) if f"pilot-{n}" not in waiting.items][:1]
     for episode_id in (other, "", "pilot-1\x1b[0m" * 100, "\udc80"):
@@ -222,14 +213,12 @@ def test_a_comment_that_cannot_be_kept_as_it_is_is_refused(waiting: Waiting, com
     assert code == "comment-unreadable"
 
 
-@pytest.mark.untraced
 def test_a_comment_is_kept(fresh: Waiting) -> None:
     rate(fresh.stage, "Grace", [fresh.score(comment="too red,\nby far")])
     (noted,) = details(trail_of(fresh.stage), "human_score")
     assert noted["comment"] == "too red,\nby far"
 
 
-@pytest.mark.untraced
 def test_of_several_scores_all_are_taken_or_none_and_each_reason_is_told(
     waiting: Waiting,
 ) -> None:
@@ -242,7 +231,6 @@ def test_of_several_scores_all_are_taken_or_none_and_each_reason_is_told(
     assert [one["episode_id"] for one in noted] == waiting.items[1:]
 
 
-@pytest.mark.untraced_but("aggregate")
 @pytest.mark.parametrize("step_id", ["aggregate", "elsewhere", "", "\udc80"])
 def test_a_step_that_is_not_open_takes_no_score(waiting: Waiting, step_id: str) -> None:
     ((code, _),) = waiting.refusal("Grace", waiting.score(), step_id=step_id)
@@ -258,7 +246,6 @@ def test_after_its_time_a_step_takes_no_score_even_before_anybody_runs_it(tmp_pa
     assert message.startswith("expected a score within 3600 s of 2026-11-21T12:")
 
 
-@pytest.mark.untraced
 def test_a_score_is_told_at_the_moment_at_which_it_was_taken(tmp_path: Path) -> None:
     """Or one of the last second could stand behind the limit, and no check would let it."""
     waiting = opened(tmp_path, None, rubric_step(timeout_seconds=3600), AGGREGATE)
@@ -273,7 +260,6 @@ def test_a_score_is_told_at_the_moment_at_which_it_was_taken(tmp_path: Path) -> 
     assert trail_of(waiting.stage)[-1]["at"] == format_rfc3339(begin + timedelta(seconds=3599))
 
 
-@pytest.mark.untraced
 def test_whatever_is_refused_the_run_goes_on_with_the_rest(fresh: Waiting) -> None:
     fresh.refusal("Ada Author", fresh.score())
     for scorer in ("Grace", "Edsger"):

@@ -29,8 +29,6 @@ from tests.theatre.runs import (
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.oracle_contract import OracleInvocationRequest
 
-pytestmark = pytest.mark.untraced
-
 LOG = Path(__file__).parents[2] / "fixtures/ground_truth/product_observer_provenance_v1.jsonl"
 EPISODES = 30
 END = 21
@@ -152,7 +150,6 @@ def test_one_call_at_a_time_gives_this(tmp_path: Path) -> None:
     assert [check.as_document() for check in checked(finished.bundle).failed] == []
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize("limit", [3, 16])
 @pytest.mark.parametrize("choose", [0, -1, 5])
 def test_many_calls_at_a_time_give_the_same_and_pass_the_independent_check(

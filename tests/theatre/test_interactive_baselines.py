@@ -66,8 +66,6 @@ from theatre.engine.templates import product_template, view_template
 from theatre.files.datasets import DatasetRoots
 from theatre.files.evidence_preview import preview_evidence
 
-pytestmark = pytest.mark.untraced
-
 Change = Callable[[dict[str, Any]], object]
 """Edits the criteria of `scores/baselines.json` in place."""
 

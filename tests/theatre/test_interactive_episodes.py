@@ -159,7 +159,6 @@ def test_a_turn_that_fails_is_the_last_and_leaves_no_result(run: Finished) -> No
     assert (len(run.calls(2)), run.record(2)["episode_result"]) == (2, None)
 
 
-@pytest.mark.untraced
 def test_the_check_plays_every_episode_again(run: Finished) -> None:
     report = checked(run.bundle, RUNNER)
     assert failed(report) == set()
@@ -192,7 +191,6 @@ def test_without_any_runner_verify_bundle_still_sees_what_no_episode_can_be(
     assert problem in verify(bundle, now=LATE).problems["invocations"]
 
 
-@pytest.mark.untraced_but("1-<lambda>1", "1-<lambda>2", "1-<lambda>3")
 @pytest.mark.parametrize(
     ("seq", "edit"),
     [

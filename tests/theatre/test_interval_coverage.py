@@ -24,8 +24,6 @@ from theatre.engine.models import CriterionResult, Scored, Verdict
 from theatre.engine.scoring import CriterionPlan, wilson_interval
 from theatre.engine.scoring.tallies import ResampledUnits
 
-pytestmark = pytest.mark.untraced
-
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 DOCUMENTED_REPEATS = 1000
@@ -149,7 +147,6 @@ def coverage(scores: str, units: int, method: str, repeats: int) -> float:
     return held / repeats
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize(("scores", "units", "method", "share"), SIMULATED, ids=str)
 def test_a_resampled_interval_holds_the_truth_as_often_as_documented(
     scores: str, units: int, method: str, share: float

@@ -27,8 +27,6 @@ from theatre.engine.errors import IsolationLostError, PinMismatchError, RunStopp
 from theatre.engine.oracle_contract import NOT_ISOLATED, REMOTE, Isolation
 from theatre.engine.replay import RunContext
 
-pytestmark = pytest.mark.untraced
-
 READS_FILES = Isolation(files=False, processes=True, network=True, by="other-user")
 READS_MEMORY = Isolation(files=True, processes=False, network=True, by="other-user")
 CAP = "construct-not-isolated"

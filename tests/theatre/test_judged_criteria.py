@@ -157,7 +157,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return run_with(pilot_stage(folder, episodes(6, ANSWERS), changes=CHANGES), RuledJudge())
 
 
-@pytest.mark.untraced
 def test_what_is_asked_second_may_depend_on_what_was_answered_first(run: Finished) -> None:
     assert run.record(2)["judgements"] == {
         "colour": [
@@ -183,7 +182,6 @@ def test_a_judge_is_not_asked_about_what_is_not_there(
     assert run.record(seq)["judgements"] == asked
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(("weight", "named"), [(0.09, ["unweighted-judge:recall"]), (0.1, [])])
 def test_what_a_judge_decides_for_next_to_nothing_is_named_where_it_decides_elsewhere(
     tmp_path: Path, weight: float, named: list[str]
@@ -204,15 +202,11 @@ def test_what_a_judge_decides_for_next_to_nothing_is_named_where_it_decides_else
     assert not any(verify(run.bundle, now=LATE).problems.values())
 
 
-@pytest.mark.untraced
 def test_the_check_asks_all_of_it_again(run: Finished) -> None:
     report = checked(run.bundle, TOLD)
     assert (failed(report), report.unavailable) == (set(), ())
 
 
-@pytest.mark.untraced_but(
-    "1-edit-invocations2", "1-edit-invocations4", "1-edit-invocations6", "3-edit-invocations"
-)
 @pytest.mark.parametrize(
     ("seq", "edit", "found"),
     [
@@ -241,14 +235,12 @@ def test_whoever_rewrites_an_exchange_is_found_out(
     assert found in failed(checked(bundle, TOLD))
 
 
-@pytest.mark.untraced
 def test_without_the_scorer_its_exchanges_are_unavailable_and_not_wrong(run: Finished) -> None:
     report = checked(run.bundle)
     assert "invocations" not in failed(report)
     assert report.unavailable
 
 
-@pytest.mark.untraced
 def test_judgements_of_a_template_without_a_judge_are_refused(tmp_path: Path) -> None:
     plain = pilot_stage(tmp_path / "plain", episodes(2)).run(ScriptedAdapter())
     edit = of_record("judgements", to={})
@@ -388,7 +380,6 @@ def test_a_plan_counts_what_its_pilot_asked_a_judge(repeated: Finished) -> None:
     assert costs.judge_calls == len(exchanges) / (4 * K) > 0
 
 
-@pytest.mark.untraced
 def test_the_check_asks_about_each_answer_again(repeated: Finished) -> None:
     report = checked(repeated.bundle, TOLD)
     assert (failed(report), report.unavailable) == (set(), ())
@@ -418,12 +409,6 @@ def swapped(member: str, record: dict[str, Any]) -> None:
     record[member] = [*reversed(record[member])]
 
 
-@pytest.mark.untraced_but(
-    "<lambda>-invocations-False0",
-    "<lambda>-invocations-True1",
-    "<lambda>-invocations-True5",
-    "<lambda>-scores-False1",
-)
 @pytest.mark.parametrize(
     ("edit", "found", "is_found_by_script"),
     [

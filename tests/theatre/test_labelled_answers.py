@@ -149,7 +149,6 @@ def test_labels_that_the_coin_drew_correct_the_score_of_a_judge(
     assert "qualifications" in answer["value"]["unchecked"]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "edit",
     [
@@ -195,7 +194,6 @@ def both(
     return engine, measures.near_corrected({"one": check}, {"one": engine})["one"]
 
 
-@pytest.mark.untraced
 def test_run_and_check_compute_the_same_by_their_own_code() -> None:
     rng = np.random.default_rng(22)
     for case in range(60):

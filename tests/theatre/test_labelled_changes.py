@@ -25,8 +25,6 @@ from tests.theatre.labelled_changes import (
     read,
 )
 
-pytestmark = pytest.mark.untraced
-
 KINDS = {
     "plain": SUPPORTED,
     "paraphrase": SUPPORTED,

@@ -125,13 +125,11 @@ def test_each_outcome_but_the_rest_has_a_threshold_to_be_settled_by(family: str)
     assert 0 < thresholds["logic_gap_warning"] < thresholds["logic_gap_critical"] < 1
 
 
-@pytest.mark.untraced
 @FAMILIES
 def test_a_family_is_valid_without_a_warning(family: str) -> None:
     assert validated(market(family)) == ValidationReport(errors=(), warnings=())
 
 
-@pytest.mark.untraced
 @FAMILIES
 def test_a_family_commits_with_its_escrow_and_cannot_be_run(family: str) -> None:
     template = market(family)
@@ -244,7 +242,6 @@ def test_a_receipt_with_another_escrow_is_refused() -> None:
 SOURCES = "/market_theatre_config/osint_sources"
 
 
-@pytest.mark.untraced
 @FAMILIES
 def test_one_source_is_not_enough(family: str) -> None:
     template = market(family)
@@ -263,7 +260,6 @@ def test_two_reports_of_the_same_provider_and_modality_are_one(family: str) -> N
     assert rules_broken(template) == [(SOURCES, "sources-independent")]
 
 
-@pytest.mark.untraced
 @FAMILIES
 def test_forks_that_overlap_are_refused(family: str) -> None:
     undeclared, repeated = market(family), market(family)
@@ -276,7 +272,6 @@ def test_forks_that_overlap_are_refused(family: str) -> None:
     ]
 
 
-@pytest.mark.untraced
 @FAMILIES
 def test_forks_that_leave_no_room_for_the_rest_are_refused(family: str) -> None:
     template = market(family)
@@ -289,7 +284,6 @@ def test_forks_that_leave_no_room_for_the_rest_are_refused(family: str) -> None:
 # --- nothing can be changed after the commitment ---------------------------------------------
 
 
-@pytest.mark.untraced
 @FAMILIES
 def test_a_change_or_removal_of_any_committed_parameter_changes_the_hash(family: str) -> None:
     template = market(family)

@@ -10,8 +10,6 @@ import pytest
 
 from tests.theatre.mixed_runs import drawn_interval
 
-pytestmark = pytest.mark.untraced
-
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 REPEATS = 1000 if SOAK else 10
@@ -35,7 +33,6 @@ def documented() -> list[tuple[int, int, float, float]]:
     return cells
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize(("episodes", "items", "agreement", "share"), documented(), ids=str)
 def test_an_interval_with_a_human_part_holds_the_truth_as_often_as_documented(
     episodes: int, items: int, agreement: float, share: float

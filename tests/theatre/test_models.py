@@ -98,7 +98,6 @@ def test_every_method_that_a_mutable_container_adds_is_refused(
     assert {name for name in changing if getattr(frozen, name) is getattr(plain, name)} == set()
 
 
-@pytest.mark.untraced
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-9, 9) | st.text("aé", max_size=2),

@@ -31,8 +31,6 @@ from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
-pytestmark = pytest.mark.untraced
-
 SOURCE, SIGNAL, FRESHNESS = (
     "source_fidelity",
     "signal_classification",
@@ -122,7 +120,6 @@ def scores(finished: Finished) -> dict[str, Score]:
     }
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize("baseline", BASELINES)
 def test_the_observer_is_imperfect_and_above_each_baseline_by_more_than_the_intervals(
     honest: Finished, tmp_path: Path, baseline: str

@@ -159,7 +159,6 @@ def test_a_rejected_answer_keeps_what_the_construct_reported() -> None:
     assert (response.construct_id, response.construct_version) == (None, None)
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
@@ -194,7 +193,6 @@ def test_an_answer_of_exactly_the_limit_is_still_read() -> None:
     assert read(padded) == accepted("success", {"result": 1})
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_raw_bytes_are_kept_readable_and_cut_at_the_limit() -> None:
     assert cut_raw(b"caf\xc3\xa9 \xff") == "café \\xff"
     assert cut_raw(b"a" * (MAX_ANSWER_BYTES + 5)) == "a" * MAX_ANSWER_BYTES
@@ -219,7 +217,6 @@ def test_a_detail_is_freed_of_control_characters_and_cut(text: str, cleaned: str
     assert clean_detail(text) == cleaned
 
 
-@pytest.mark.untraced
 @given(st.text(st.characters(), max_size=50))
 def test_cleaning_a_detail_twice_changes_nothing_more(text: str) -> None:
     cleaned = clean_detail(text)
@@ -328,13 +325,11 @@ ANY_JSON = st.recursive(
 )
 
 
-@pytest.mark.untraced
 @given(ANY_JSON)
 def test_any_json_is_read_without_an_exception(answer: JsonValue) -> None:
     assert_well_formed(read_document(answer))
 
 
-@pytest.mark.untraced
 @given(
     st.dictionaries(
         st.sampled_from([*SUCCESS, "error_detail"]),

@@ -26,8 +26,6 @@ from tests.theatre.runs import (
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.oracle_contract import MAX_ANSWER_BYTES, OracleInvocationRequest
 
-pytestmark = pytest.mark.untraced
-
 STEPS = "/resolution_programme"
 COLOURED: JsonObject = {
     "type": "object",
@@ -169,7 +167,6 @@ def test_an_empty_output_spec_lets_everything_pass(tmp_path: Path) -> None:
     assert (attempt["reason"], attempt["response"]["status"]) == (None, "success")
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_a_large_misfit_is_kept_up_to_the_limit(tmp_path: Path) -> None:
     output: JsonObject = {"text": "x" * (MAX_ANSWER_BYTES - 1000)}
     (attempt,) = attempts(run(tmp_path, constant(output), COLOURED))

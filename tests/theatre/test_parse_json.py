@@ -30,7 +30,6 @@ def reason_of(data: bytes) -> str:
     return caught.value.reason
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("data", "value"),
     [
@@ -166,7 +165,6 @@ def depth_of(value: object) -> int:
     return 1 + max(map(depth_of, value), default=0) if isinstance(value, list) else 0
 
 
-@pytest.mark.untraced
 @given(value=JSON_VALUES, limit=st.integers(0, 5), escaped=st.booleans())
 def test_the_depth_is_that_of_the_value_whatever_its_strings_hold(
     value: JsonValue,
@@ -204,7 +202,6 @@ def test_an_object_is_asked_for_and_nothing_else_taken(data: bytes) -> None:
     assert caught.value.reason == "not-object"
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -260,13 +257,11 @@ OTHER_SPELLINGS = [
 ]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("data", OTHER_SPELLINGS)
 def test_what_is_no_canonical_form_is_left_to_the_strict_parser(data: bytes) -> None:
     assert isinstance(read_canonical(data), NotCanonical)
 
 
-@pytest.mark.untraced
 @given(
     value=st.recursive(
         st.none()

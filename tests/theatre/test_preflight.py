@@ -68,7 +68,6 @@ def without_sanitiser(around: RunContext) -> RunContext:
     return replace(around, sanitiser=None)
 
 
-@pytest.mark.untraced
 def test_the_template_of_these_tests_is_valid_and_runs(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(2))
     report = TemplateValidator(load_scorers()).validate(stage.template)
@@ -76,7 +75,6 @@ def test_the_template_of_these_tests_is_valid_and_runs(tmp_path: Path) -> None:
     assert stage.run(ScriptedAdapter()).theatre.state == "RESOLVED"
 
 
-@pytest.mark.untraced
 def test_a_2_2_0_template_runs_and_its_bundle_is_checked(tmp_path: Path) -> None:
     changes: dict[str, JsonValue] = {
         "/schema_version": "2.2.0",
@@ -197,14 +195,12 @@ def test_a_run_that_is_to_sanitise_without_a_sanitiser_is_refused(
     )
 
 
-@pytest.mark.untraced
 def test_where_nothing_is_sanitised_no_sanitiser_is_needed(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(2))
     finished = stage.run(ScriptedAdapter(), around=without_sanitiser)
     assert finished.resolution["outcome"] == "certified"
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "name", ["../escape", "dataset", "gold_labels", "a/b", ".hidden", "two words", "x" + "\n"]
 )
@@ -309,7 +305,6 @@ def test_an_adapter_in_another_version_than_the_committed_one_is_refused(tmp_pat
     )
 
 
-@pytest.mark.untraced
 def test_without_a_committed_adapter_version_any_adapter_of_the_committed_type_will_do(
     tmp_path: Path,
 ) -> None:
@@ -333,7 +328,6 @@ def test_a_construct_in_another_version_than_the_pinned_one_is_refused_with_both
     )
 
 
-@pytest.mark.untraced
 def test_a_remote_construct_is_held_against_its_pin_answer_by_answer(tmp_path: Path) -> None:
     def claims_another(_: object) -> dict[str, JsonValue]:
         return {"construct_version": "deadbeef" * 8, "output_data": {"colour": "red"}}
@@ -363,7 +357,6 @@ def test_a_scorer_in_another_version_than_the_pinned_one_is_refused(tmp_path: Pa
     assert stage.state == "COMMITTED"
 
 
-@pytest.mark.untraced
 def test_a_resolved_theatre_is_not_run_again(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(2))
     finished: Finished = stage.run(ScriptedAdapter())

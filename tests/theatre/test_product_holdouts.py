@@ -10,8 +10,6 @@ from tests.theatre.runs import Finished, ScriptedAdapter, Stage
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.scoring import COMPOSITE
 
-pytestmark = pytest.mark.untraced
-
 TEMPLATES = FIXTURES / "templates"
 PRODUCTS = (
     "product_cartograph_v1",

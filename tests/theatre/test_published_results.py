@@ -13,8 +13,6 @@ from tests.theatre.runs import Finished
 from theatre.engine.canonical_json import parse_object, sha256_hex
 from theatre.engine.commitment import CommitmentProtocol
 
-pytestmark = pytest.mark.untraced
-
 TEMPLATES = FIXTURES / "templates"
 SHIPPED: dict[str, Callable[[Path], Finished]] = {
     "product_cartograph_v1": run_cartograph,

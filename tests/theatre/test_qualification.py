@@ -86,7 +86,6 @@ def test_rates_count_an_unusable_answer_as_an_error_on_either_side() -> None:
     assert figures_of(rows, 0.4)["sensitivity"] != found["sensitivity"]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("name", "scores"),
     [
@@ -106,7 +105,6 @@ def test_judges_that_do_not_read_do_not_qualify(
     assert found["balanced_accuracy"]["low"] < 0.6
 
 
-@pytest.mark.untraced
 def test_the_lower_bound_decides_and_not_the_value() -> None:
     # One change in five is hard: all its claims are taken for the opposite of what they are.
     def often(change: int, true: bool) -> float:  # noqa: FBT001 - the rule's own form
@@ -133,7 +131,6 @@ def test_one_side_or_one_change_qualifies_nothing() -> None:
         assert found["qualified"] is False
 
 
-@pytest.mark.untraced
 def test_a_document_follows_from_its_rows() -> None:
     rows = rows_of(lambda _, true: float(true))
     document = made(rows)
@@ -184,7 +181,6 @@ def drawn(
     ]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("right", "hard"),
     [

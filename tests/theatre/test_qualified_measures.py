@@ -114,7 +114,6 @@ def failing(bundle: Path) -> tuple[set[str], set[str]]:
     return {one.id for one in report.failed}, {name for name, found in alone.items() if found}
 
 
-@pytest.mark.untraced
 def test_a_measure_that_is_qualified_carries_a_tier(earned: Files, tmp_path: Path) -> None:
     certificate = document(earned, "certificate.json")
     assert certificate["verification_tier"] == "BACKTESTED"
@@ -303,9 +302,6 @@ LIARS: dict[str, tuple[Callable[[], JsonObject], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.untraced_but(
-    "a threshold that suits", "half of the rows", "held against an expectation"
-)
 @pytest.mark.parametrize(("make", "reason"), LIARS.values(), ids=LIARS)
 def test_no_liar_carries_a_tier_by_a_qualification(
     home: Path, make: Callable[[], JsonObject], reason: str
@@ -314,7 +310,6 @@ def test_no_liar_carries_a_tier_by_a_qualification(
     assert reasons(signed(made, home), template(made)) == (reason, reason)
 
 
-@pytest.mark.untraced
 def test_an_honest_measure_does_and_where_things_lie_is_no_matter(home: Path) -> None:
     made = qualification(params=PARAMS | {"field": "elsewhere"})
     file = signed(made, home)
@@ -334,7 +329,6 @@ def test_an_honest_measure_does_and_where_things_lie_is_no_matter(home: Path) ->
     assert reasons(file, told) == (*("contains_terms is textual",) * 2,)
 
 
-@pytest.mark.untraced_but("<lambda>0", "<lambda>3")
 @pytest.mark.parametrize(
     "edit",
     [
@@ -367,7 +361,6 @@ def test_another_hash_than_the_template_names_is_another_qualification(home: Pat
     assert reasons(file, template(qualification())) == (unread, unread)
 
 
-@pytest.mark.untraced
 def test_the_check_has_its_own_list_of_labelled_sets_and_it_is_the_same() -> None:
     assert measures.LABELLED_SETS == KNOWN_SETS
     (known,) = KNOWN_SETS
@@ -413,7 +406,6 @@ def faults(folder: Path, made: JsonObject, file: bytes, terms: str = "the") -> l
     return [f"{one.pointer} {one.rule}: {one.detail}" for one in found]
 
 
-@pytest.mark.untraced
 def test_a_draft_names_the_file_and_its_hash_is_pinned(tmp_path: Path, own_keys: Path) -> None:
     made = qualification(says_the, scorer="contains_terms", params=WORDS)
     file = tmp_path / "measured.sigstore.json"
@@ -441,7 +433,6 @@ def test_a_draft_names_the_file_and_its_hash_is_pinned(tmp_path: Path, own_keys:
     )  # fmt: skip
 
 
-@pytest.mark.untraced
 def test_only_what_is_ones_own_fits_and_can_be_repeated_is_committed(
     tmp_path: Path, own_keys: Path
 ) -> None:
@@ -470,7 +461,6 @@ def test_only_what_is_ones_own_fits_and_can_be_repeated_is_committed(
         assert why in found, name
 
 
-@pytest.mark.untraced
 def test_a_reader_sees_who_signed_and_that_a_pure_measure_says_otherwise(
     tmp_path: Path, own_keys: Path, earned: Files
 ) -> None:

@@ -36,8 +36,6 @@ from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.errors import HumanScoreRefusedError, InvalidTransitionError
 from theatre.files.run_journal import FileRunJournal
 
-pytestmark = pytest.mark.untraced
-
 ALL = [f"pilot-{n}" for n in range(1, 9)]
 
 

@@ -191,7 +191,6 @@ def test_what_a_form_wrote_shares_nothing_with_what_was_sent_and_answered() -> N
         assert value.as_document() in (REQUEST_DOCUMENT, RESPONSE_DOCUMENT)
 
 
-@pytest.mark.untraced
 def test_a_real_record_has_the_members_of_its_forms(real_run: SmallRun) -> None:
     raw = (real_run.sealed / "invocations" / "episode_000001.json").read_bytes()
     record = parse_object(raw)

@@ -51,8 +51,6 @@ from theatre.engine.replay.preflight import largest_answers_bytes, largest_episo
 from theatre.engine.templates import product_template
 from theatre.files.run_journal import FileRunJournal
 
-pytestmark = pytest.mark.untraced
-
 THEATRE = "5b9e3a54-2f6c-4c29-9d5f-0a52f8e7a111"
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 REQUEST = OracleInvocationRequest(
@@ -133,7 +131,6 @@ def test_an_answer_one_level_deeper_is_an_error() -> None:
     assert (attempt.response.status, attempt.reason) == (InvocationStatus.ERROR, "too-deep")
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_eleven_rejected_answers_full_of_nul_bytes_can_be_read_back(tmp_path: Path) -> None:
     attempts = [read(b"\0" * MAX_ANSWER_BYTES)] * 11
     assert attempts[0].reason == "not-json"
@@ -187,7 +184,6 @@ class Shouting(ScriptedAdapter):
         return await super().invoke(request)
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_a_chain_that_shouts_twice_makes_a_record_that_can_be_read_back(tmp_path: Path) -> None:
     changes: dict[str, JsonValue] = {
         **CHAIN,

@@ -86,7 +86,6 @@ def problems(finished: Finished) -> tuple[list[str], dict[str, list[str]], list[
     )
 
 
-@pytest.mark.untraced
 def test_an_episodes_score_is_the_mean_of_its_answers(random_run: Finished) -> None:
     for line in random_run.lines("scores/per_episode.jsonl"):
         repeats = cast("dict[str, Any]", line["repeats"])
@@ -96,12 +95,10 @@ def test_an_episodes_score_is_the_mean_of_its_answers(random_run: Finished) -> N
             assert score == pytest.approx(sum(own) / K, abs=1e-9)
 
 
-@pytest.mark.untraced
 def test_both_checks_compute_every_number_again(random_run: Finished) -> None:
     assert problems(random_run) == ([], {}, [])
 
 
-@pytest.mark.untraced
 def test_the_order_of_questions_is_the_coins_and_mixes_episodes(tmp_path: Path) -> None:
     stage = repeated_stage(tmp_path, 20, K)
     adapter = ScriptedAdapter()
@@ -126,7 +123,6 @@ def test_the_order_of_questions_is_the_coins_and_mixes_episodes(tmp_path: Path) 
     assert order != sorted(order)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("limit", [1, 5])
 def test_no_more_calls_are_out_than_were_committed(tmp_path: Path, limit: int) -> None:
     out, most = 0, 0
@@ -151,7 +147,6 @@ def facts_and_caps(finished: Finished) -> tuple[dict[str, Any], list[str]]:
     return tier["facts"], tier["assessment"]["caps"]
 
 
-@pytest.mark.untraced
 def test_ten_episodes_asked_five_times_are_ten(tmp_path: Path) -> None:
     finished = repeated_run(tmp_path, 10, 5, at_random)
     facts, caps = facts_and_caps(finished)
@@ -195,7 +190,6 @@ LIARS: dict[str, tuple[Callable[[], Answer], float, dict[str, int], set[str]]] =
 }
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("liar", list(LIARS))
 def test_no_answer_hides_those_that_are_missing(tmp_path: Path, liar: str) -> None:
     make, score, answers, wanted = LIARS[liar]
@@ -229,7 +223,6 @@ def test_failures_end_a_run_that_is_to_end(tmp_path: Path) -> None:
     assert problems(finished) == ([], {}, [])
 
 
-@pytest.mark.untraced
 def test_a_certificate_names_both_estimands(random_run: Finished) -> None:
     certificate = cast("dict[str, Any]", random_run.document("certificate.json"))
     repeats = certificate["repeats"]
@@ -247,7 +240,6 @@ def test_a_certificate_names_both_estimands(random_run: Finished) -> None:
     assert "within-item-variance-unknown" not in certificate["findings"]
 
 
-@pytest.mark.untraced
 def test_answers_that_differ_when_each_is_asked_once_leave_the_variance_unknown(
     tmp_path: Path,
 ) -> None:
@@ -283,7 +275,6 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return repeated_run(tmp_path_factory.mktemp("failing"), 4, 2, Nth(RIGHT, ERROR), changes)
 
 
-@pytest.mark.untraced_but("a repeat is left out")
 @pytest.mark.parametrize("forgery", list(FORGERIES))
 def test_no_check_takes_a_line_that_says_more_than_was_answered(
     tmp_path: Path, failing: Finished, forgery: str
@@ -300,7 +291,6 @@ def test_no_check_takes_a_line_that_says_more_than_was_answered(
     assert all("scores" in found for found in (by_check, plain, not_green))
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("member", ["within_item_variance", "items_that_vary", "items"])
 def test_no_check_takes_a_certificate_that_says_less_than_varied(
     tmp_path: Path, random_run: Finished, member: str
@@ -322,7 +312,6 @@ def test_no_check_takes_a_certificate_that_says_less_than_varied(
 # A run that dies in the middle of an episode's repeats.
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("calls", [1, 25, 50, 60, 70] if SOAK else [25])
 def test_a_killed_run_comes_to_the_same_results(
     tmp_path: Path, random_run: Finished, calls: int
@@ -454,7 +443,6 @@ def items_like_these(run: int) -> bool:
     return bool(interval["low"] <= 0.5 <= interval["high"])
 
 
-@pytest.mark.untraced
 def test_the_interval_of_these_items_holds_their_mean() -> None:
     runs = 1000 if SOAK else 100
     covered = sum(map(these_items, range(runs))) / runs
@@ -463,7 +451,6 @@ def test_the_interval_of_these_items_holds_their_mean() -> None:
         assert f"mean of the episodes' own chances in {covered:.1%}".replace("%", " %") in PAGE
 
 
-@pytest.mark.untraced
 def test_an_interval_of_items_like_these_holds_the_mean_of_all() -> None:
     runs = 1000 if SOAK else 20
     covered = sum(map(items_like_these, range(runs))) / runs

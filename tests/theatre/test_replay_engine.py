@@ -52,7 +52,6 @@ def bundle_folders(stage: Stage) -> list[str]:
 FAILING_THRICE = {1: WRONG, 2: ERROR, 3: ERROR, 4: REFUSED, 5: ERROR, 8: ERROR}
 
 
-@pytest.mark.untraced
 def test_a_run_ends_at_the_threshold_with_what_it_has(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(10, FAILING_THRICE))
     adapter = ScriptedAdapter(answer_as_asked)
@@ -73,7 +72,6 @@ def test_a_run_ends_at_the_threshold_with_what_it_has(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.untraced
 def test_episodes_that_were_not_run_count_in_no_mean_and_no_rate(tmp_path: Path) -> None:
     answers = FAILING_THRICE | {1: {"output_data": {"colour": "red", "recall": 0.9}}}
     finished = pilot_stage(tmp_path, episodes(10, answers)).run(ScriptedAdapter(answer_as_asked))
@@ -98,7 +96,6 @@ def test_episodes_that_were_not_run_count_in_no_mean_and_no_rate(tmp_path: Path)
     assert cast("int", parts["train"]["episodes"]) + cast("int", parts["holdout"]["episodes"]) == 5
 
 
-@pytest.mark.untraced
 def test_a_run_that_was_ended_is_capped_for_its_failures_and_for_what_was_not_run(
     tmp_path: Path,
 ) -> None:
@@ -123,7 +120,6 @@ def test_a_run_that_was_ended_is_capped_for_its_failures_and_for_what_was_not_ru
     }
 
 
-@pytest.mark.untraced
 def test_exactly_the_threshold_does_not_end_a_run(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(10, {2: ERROR, 3: ERROR}))
     adapter = ScriptedAdapter(answer_as_asked)
@@ -136,7 +132,6 @@ def test_exactly_the_threshold_does_not_end_a_run(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.untraced
 def test_a_run_that_is_to_continue_goes_to_the_end_and_is_capped_alike(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(10, FAILING_THRICE), changes=CONTINUE)
     adapter = ScriptedAdapter(answer_as_asked)
@@ -162,7 +157,6 @@ def crashing_scorer(_: ScoringCase) -> float:
     raise RuntimeError("a plug-in with a bug")
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("answer", [ERROR, REFUSED], ids=["failed", "refused"])
 def test_where_nothing_was_scored_there_is_no_certificate(
     tmp_path: Path, answer: JsonObject
@@ -208,7 +202,6 @@ def mock() -> MockOracleAdapter:
     )
 
 
-@pytest.mark.untraced
 def test_a_rehearsal_resolves_without_a_certificate(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(3), changes=ANY_ADAPTER)
     finished = stage.run(mock(), certificate_run=False)

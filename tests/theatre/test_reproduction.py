@@ -17,8 +17,6 @@ from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import SchemaRegistry
 
-pytestmark = pytest.mark.untraced
-
 SCHEMA = "echelon_reproduction_schema.json"
 REGISTRY = SchemaRegistry()
 ORIGINAL = "0a" * 32

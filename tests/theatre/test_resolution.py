@@ -209,7 +209,6 @@ OUTCOMES = st.lists(
 )
 
 
-@pytest.mark.untraced
 @settings(deadline=None, max_examples=drawn(500))
 @given(programmes(forward=True), OUTCOMES)
 def test_whatever_fails_a_programme_ends_and_settles_no_step_twice(
@@ -254,7 +253,6 @@ def expected_statuses(steps: list[ResolutionStep], outcomes: list[StepOutcome]) 
     return statuses
 
 
-@pytest.mark.untraced
 @settings(deadline=None, max_examples=drawn(500))
 @given(programmes(forward=False))
 def test_a_programme_that_could_go_back_cannot_be_made(steps: list[ResolutionStep]) -> None:

@@ -35,8 +35,6 @@ from theatre.files.run_journal import EPISODES as JOURNAL
 from theatre.files.run_journal import TRAIL
 from theatre.files.theatre_store import FileTheatreStore
 
-pytestmark = pytest.mark.untraced
-
 SOAK = bool(os.environ.get("ECHELON_SOAK"))
 KILLS = range(60 if SOAK else 6)
 LATEST_KILL = 72

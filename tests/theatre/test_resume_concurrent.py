@@ -34,8 +34,6 @@ from theatre.engine.audit_chain import verify_chain
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import bundle_name
 
-pytestmark = pytest.mark.untraced
-
 SOAK = bool(os.environ.get("ECHELON_SOAK"))
 EPISODES = 180
 CALLS = 16

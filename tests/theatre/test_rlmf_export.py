@@ -71,7 +71,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return every_ending(tmp_path_factory.mktemp("finished"))
 
 
-@pytest.mark.untraced
 def test_a_record_says_what_was_asked_answered_right_and_vouched_for(finished: Finished) -> None:
     certificate = finished.document("certificate.json")
     theatre_id = finished.theatre.theatre_id
@@ -130,7 +129,6 @@ def test_a_record_says_what_was_asked_answered_right_and_vouched_for(finished: F
     }
 
 
-@pytest.mark.untraced
 def test_there_is_a_record_for_each_episode_in_dataset_order_with_its_scores(
     finished: Finished,
 ) -> None:
@@ -147,7 +145,6 @@ def test_there_is_a_record_for_each_episode_in_dataset_order_with_its_scores(
         assert cast("JsonObject", record["metadata"])["is_holdout"] is line["holdout"]
 
 
-@pytest.mark.untraced
 def test_a_call_that_failed_has_no_output_and_says_how_it_ended(finished: Finished) -> None:
     exported = export(finished.bundle)
     assert [
@@ -168,7 +165,6 @@ def test_quality_is_told_by_the_evidence_and_never_by_the_score(finished: Finish
     ]
 
 
-@pytest.mark.untraced
 def test_an_answer_after_a_retry_is_good_and_its_latency_is_its_own(tmp_path: Path) -> None:
     asked: list[str] = []
 
@@ -187,7 +183,6 @@ def test_an_answer_after_a_retry_is_good_and_its_latency_is_its_own(tmp_path: Pa
     )
 
 
-@pytest.mark.untraced
 def test_a_chain_is_exported_with_its_versions_its_last_output_and_all_its_time(
     tmp_path: Path,
 ) -> None:
@@ -203,7 +198,6 @@ def test_a_chain_is_exported_with_its_versions_its_last_output_and_all_its_time(
     }
 
 
-@pytest.mark.untraced
 def test_a_chain_that_broke_half_way_has_no_output(tmp_path: Path) -> None:
     stage = pilot_stage(
         tmp_path, episodes(2), changes={**CHAIN, "/execution_policy/on_threshold": "continue"}
@@ -218,7 +212,6 @@ def test_a_chain_that_broke_half_way_has_no_output(tmp_path: Path) -> None:
     assert (state(second)["construct_output"], second["replay_output_class"]) == (EXPECTED, "meets")
 
 
-@pytest.mark.untraced
 def test_a_repeat_is_not_the_answer(tmp_path: Path) -> None:
     asked: list[str] = []
 
@@ -235,7 +228,6 @@ def test_a_repeat_is_not_the_answer(tmp_path: Path) -> None:
     assert (quality(record), verification(record)["invocation_latency_ms"]) == ("excellent", 7)
 
 
-@pytest.mark.untraced
 def test_the_input_is_what_was_sent_and_the_truth_is_bound_to_what_was_asked(
     tmp_path: Path,
 ) -> None:
@@ -258,7 +250,6 @@ def test_episodes_that_were_not_run_have_no_record_and_are_counted(tmp_path: Pat
     assert (summary.records, summary.not_run) == (6, 4)
 
 
-@pytest.mark.untraced
 def test_a_gold_label_is_part_of_the_ground_truth(tmp_path: Path) -> None:
     label: JsonObject = {"episode_id": "pilot-1", "label": {"seen": "red"}, "labeller": "a test"}
     finished = run(
@@ -312,7 +303,6 @@ def test_where_nothing_of_it_was_measured_there_is_no_calibration(tmp_path: Path
 # --- what stays with the owner ---------------------------------------------------------------
 
 
-@pytest.mark.untraced_but("disclosure1")
 @pytest.mark.parametrize(
     "disclosure",
     [
@@ -366,7 +356,6 @@ def test_with_disclosure_by_hashes_neither_truth_nor_invocations_leave(
     }
 
 
-@pytest.mark.untraced
 def test_the_hash_of_the_same_short_truth_differs_with_the_question(tmp_path: Path) -> None:
     changes = {"/product_theatre_config/disclosure": "hashes"}
     exported = export(run(tmp_path, episodes(2), changes=changes).bundle)
@@ -425,7 +414,6 @@ def test_a_record_is_made_when_it_is_asked_for_and_not_before(finished: Finished
     assert len(registry.shown) == 2
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_a_large_run_is_read_from_its_parts_in_order(tmp_path: Path) -> None:
     finished = pilot_stage(tmp_path, episodes(PART_SIZE + 2)).run(
         ScriptedAdapter(), batch_size=1000
@@ -451,7 +439,6 @@ ODD_ANSWERS: tuple[JsonObject, ...] = (
 )
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("changes", [{}, BY_COLOUR], ids=["judged", "mapped"])
 def test_every_record_is_valid_whatever_was_answered(
     tmp_path: Path, changes: Mapping[str, JsonValue]

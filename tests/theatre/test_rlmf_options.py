@@ -45,7 +45,6 @@ def scores(record: JsonObject) -> JsonObject:
     return cast("JsonObject", cast("JsonObject", record["settlement"])["criteria_scores"])
 
 
-@pytest.mark.untraced
 def test_a_mapping_reads_answer_and_truth_each_from_its_own_place(tmp_path: Path) -> None:
     records = [
         episode(1, named("red"), RED),
@@ -85,7 +84,6 @@ def test_a_mapping_reads_answer_and_truth_each_from_its_own_place(tmp_path: Path
     ]
 
 
-@pytest.mark.untraced
 def test_a_mapping_may_point_into_a_gold_label_and_into_a_hop(tmp_path: Path) -> None:
     changes: dict[str, JsonValue] = {
         **CHAIN,
@@ -127,7 +125,6 @@ def test_a_mapping_may_point_into_a_gold_label_and_into_a_hop(tmp_path: Path) ->
     ]
 
 
-@pytest.mark.untraced
 def test_meets_is_judged_by_the_expectation_and_not_by_the_score(tmp_path: Path) -> None:
     nearly: JsonObject = {"output_data": {"colour": "red", "recall": 0.45}}
     records = [
@@ -188,7 +185,6 @@ def test_a_fork_of_neither_kind_leaves_everything_to_its_residual_option(tmp_pat
     ] * 2
 
 
-@pytest.mark.untraced
 def test_a_judged_fork_may_have_an_option_for_what_cannot_be_judged(tmp_path: Path) -> None:
     fork: Any = [
         {
@@ -271,7 +267,6 @@ def test_what_is_compared_with_what_is_committed(
     assert expectation_paths(with_changes(TEMPLATE, changes)) == paths
 
 
-@pytest.mark.untraced
 def test_without_a_path_the_whole_answer_is_held_against_the_whole_expectation(
     tmp_path: Path,
 ) -> None:
@@ -316,7 +311,6 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.untraced
 @given(value=JSON, other=JSON)
 def test_whatever_the_values_agreement_is_told_and_everything_agrees_with_itself(
     value: JsonValue, other: JsonValue

@@ -118,7 +118,6 @@ def inside(record: JsonObject, path: tuple[str, ...]) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-@pytest.mark.untraced
 def test_no_member_of_a_record_can_be_left_out_or_added(finished: Finished) -> None:
     record = export(finished.bundle)[0]
     registry = SchemaRegistry()
@@ -139,7 +138,6 @@ def test_no_member_of_a_record_can_be_left_out_or_added(finished: Finished) -> N
     assert checked == 45
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("path", "name", "value"),
     [

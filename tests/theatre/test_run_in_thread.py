@@ -15,8 +15,6 @@ from tests.theatre.runs import ScriptedAdapter, episodes, pilot_stage, right
 from theatre.engine.replay.context import run_in_thread
 from theatre.engine.scoring import Aggregator
 
-pytestmark = pytest.mark.untraced
-
 SLOW: dict[CodeType | Callable[..., object], str] = {
     os.fsync: "fsync",
     Aggregator.add.__code__: "add",

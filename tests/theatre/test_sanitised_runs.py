@@ -26,8 +26,6 @@ from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.oracles.sanitise_tables import TABLES_SHA256
 
-pytestmark = pytest.mark.untraced
-
 STEPS = "/resolution_programme"
 HIDDEN = "he\u200bllo\x07"
 MARKED = "<|im_start|>system"

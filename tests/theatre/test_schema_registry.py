@@ -40,7 +40,6 @@ def test_resources_of_a_checkout_lie_at_the_repository_root() -> None:
     assert resource_root() == Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_schema_is_valid_refers_only_to_itself_and_has_a_urn(name: str) -> None:
     schema = json.loads((resource_root() / "docs" / "schemas" / name).read_text("utf-8"))
@@ -382,7 +381,6 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.untraced
 @settings(deadline=None, max_examples=drawn(200))
 @given(schema=st.dictionaries(KEYWORDS, JSON, max_size=3), document=JSON)
 def test_no_schema_and_no_document_make_it_raise(

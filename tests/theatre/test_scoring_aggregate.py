@@ -36,8 +36,6 @@ from theatre.engine.models import (
 )
 from theatre.engine.scoring import Aggregator, ScoredEpisode, TheatreScoringProvider
 
-pytestmark = pytest.mark.untraced
-
 KINDS = ("scored", "missing", "not_applicable", "declined", "unscored")
 BOUNDED = {"scored", "missing", "excluded", "declined", "unscored", "not_run"}
 

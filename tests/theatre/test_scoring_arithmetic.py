@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from theatre.engine.scoring import exact, nano_to_number, ratio, to_nano
 from theatre.engine.scoring.arithmetic import normalised_weights, rounded_number
 
-pytestmark = pytest.mark.untraced
-
 UNIT_FLOATS = st.floats(min_value=0, max_value=1)
 ROOMY = Context(prec=2000)
 

@@ -36,7 +36,6 @@ def bounds(interval: object) -> tuple[float, float]:
     return found["low"], found["high"]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("n", [10, 50, 163, 500])
 def test_bca_agrees_with_scipy_within_what_10000_draws_can_tell(n: int) -> None:
     from scipy import stats
@@ -81,7 +80,6 @@ def test_without_two_units_that_differ_there_is_no_interval(values: npt.NDArray[
     assert resampled_interval(plain_sample(values), seed=SEED, clustered=False) == UNDEFINED
 
 
-@pytest.mark.untraced
 def test_at_the_limit_memory_does_not_grow_with_the_number_of_draws_times_units() -> None:
     sample = plain_sample(graded(MAX_BOOTSTRAP_UNITS))
     tracemalloc.start()

@@ -111,7 +111,6 @@ def judged_as(
     return said
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize(("judge", "items", "known", "rate", "shares"), ROWS, ids=str)
 def test_a_rate_holds_the_truth_as_often_as_documented(
     judge: str, items: int, known: int, rate: str, shares: tuple[float, ...]

@@ -31,7 +31,6 @@ from theatre.engine.scoring.differences import (
 )
 
 # Tracing would double the time of what is simulated.
-simulated = pytest.mark.untraced
 
 SEED = "5e" * 32
 
@@ -54,7 +53,6 @@ def test_few_differences_are_gone_through(count: int) -> None:
     assert (found["draws"], found["differing"]) == (None, sum(one != 0 for one in differences))
 
 
-@simulated
 def test_drawn_signs_come_near_the_exact_value() -> None:
     draw = np.random.default_rng(7)
     differences = [int(one) * 10**8 or 1 for one in draw.integers(-5, 7, MAX_ENUMERATED + 1)]
@@ -77,7 +75,6 @@ def test_where_nothing_differs_nothing_is_found() -> None:
     assert sign_flip_test([0] * 40, seed=SEED)["p_value"] == 1
 
 
-@simulated
 def test_a_null_is_rejected_as_seldom_as_it_says() -> None:
     runs = np.random.default_rng(11).integers(-9, 10, (400, 12))
     found = [sign_flip_test([int(one) * 10**8 for one in run], seed=SEED) for run in runs]
@@ -86,7 +83,6 @@ def test_a_null_is_rejected_as_seldom_as_it_says() -> None:
     assert 0 < rejected <= len(runs) * 0.05 + 5 * (len(runs) * 0.05 * 0.95) ** 0.5
 
 
-@simulated
 def test_the_detectable_difference_is_found_about_four_times_in_five() -> None:
     half = Fraction(1, 2)
     differences = [-half] * 12 + [Fraction(0)] * 36 + [half] * 12
@@ -176,7 +172,6 @@ def test_two_shares_have_the_interval_of_newcombes_table() -> None:
         assert (found["low"], found["high"]) == pytest.approx(bounds, abs=0.00006)
 
 
-@simulated
 def test_dealt_units_come_near_scipys_permutations_and_their_normal_law() -> None:
     from scipy import stats
 
@@ -305,7 +300,6 @@ CASES = documented()
 RESAMPLED = [case for case in CASES if case[2] in {"cluster_bca", "mover"}]
 
 
-@simulated
 @pytest.mark.parametrize(
     ("name", "units", "method", "share"), [one for one in CASES if one not in RESAMPLED], ids=str
 )
@@ -315,7 +309,6 @@ def test_a_difference_holds_the_truth_as_often_as_documented(
     require_documented(name, units, method, share)
 
 
-@simulated
 @pytest.mark.parametrize(("name", "units", "method", "share"), RESAMPLED, ids=str)
 def test_a_resampled_difference_holds_the_truth_as_often_as_documented(
     name: str, units: int, method: str, share: float

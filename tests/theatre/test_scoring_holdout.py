@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from theatre.engine.scoring import is_held_out
 
-pytestmark = pytest.mark.untraced
-
 COMMITMENT = "5e" * 32
 SPLITS = [Fraction(0), Fraction(1, 10), Fraction(1, 5), Fraction(1, 2)]
 

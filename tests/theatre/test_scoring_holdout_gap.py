@@ -28,8 +28,6 @@ from theatre.engine.models import CriterionResult, EpisodeOutcome, Scored, Verdi
 from theatre.engine.scoring import CriterionPlan, ScoredEpisode
 from theatre.engine.scoring.holdout import JointMoments, SplitScores, holdout_gap
 
-pytestmark = pytest.mark.untraced
-
 Z = Fraction("1.959963984540054")
 HALF = Fraction(1, 2)
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
@@ -304,7 +302,6 @@ def share_flagged(name: str, n: int, repeats: int) -> float:
     return flagged / repeats
 
 
-@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize(("name", "n", "share"), documented())
 def test_a_gap_is_flagged_as_often_as_documented(name: str, n: int, share: float) -> None:
     tolerance = 0.001 if SOAK else 4 * math.sqrt(max(share * (1 - share), 0.01) / REPEATS)

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from theatre.engine.scoring import wilson_interval
 
-pytestmark = pytest.mark.untraced
-
 Z = NormalDist().inv_cdf(0.975)
 
 

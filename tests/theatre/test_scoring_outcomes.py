@@ -24,8 +24,6 @@ from theatre.engine.models import (
 from theatre.engine.scoring import CriterionPlan, EpisodeAnswer, TheatreScoringProvider
 from theatre.scorers import load_scorers
 
-pytestmark = pytest.mark.untraced
-
 ONE, HALF, ZERO = Scored(1_000_000_000), Scored(500_000_000), Scored(0)
 FAILED = [InvocationStatus.TIMEOUT, InvocationStatus.ERROR]
 EPISODE = GroundTruthEpisode(

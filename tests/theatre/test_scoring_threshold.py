@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from theatre.engine.models import EpisodeOutcome
 from theatre.engine.scoring import FailureStop, exact
 
-pytestmark = pytest.mark.untraced
-
 MISSING, SCORED = EpisodeOutcome.MISSING, EpisodeOutcome.SCORED
 
 

@@ -12,8 +12,6 @@ from tests.theatre.scored_runs import NANO, Run, episode, nine_places
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import CriterionResult, InvocationStatus, Scored, Verdict
 
-pytestmark = pytest.mark.untraced
-
 RIGHT, WRONG, HALF = Scored(NANO), Scored(0), Scored(NANO // 2)
 STATUS_OF: dict[CriterionResult, InvocationStatus | None] = {
     Verdict.MISSING: InvocationStatus.TIMEOUT,

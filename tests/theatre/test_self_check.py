@@ -32,8 +32,6 @@ from theatre.engine.replay import settlement
 from theatre.files.run_journal import FileRunJournal
 from theatre.scorers import load_scorers
 
-pytestmark = pytest.mark.untraced
-
 EPISODES = 3
 SCORED_BY_THE_RUN = EPISODES * 5
 """Every episode's answer, and its four baselines."""

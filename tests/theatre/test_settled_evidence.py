@@ -38,8 +38,6 @@ from theatre.engine.tier_assigner import (
     VerificationTier,
 )
 
-pytestmark = pytest.mark.untraced
-
 
 def certified(tmp_path: Path, count: int = 60) -> tuple[Stage, Finished]:
     stage = pilot_stage(tmp_path, episodes(count, {7: REFUSED, 9: ERROR, 11: WRONG}))

@@ -29,7 +29,6 @@ def stopping_when(
     return lambda around: replace(around, is_stopping=is_stopping)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("calls", [1, 3, EPISODES])
 def test_a_run_that_is_asked_to_stop_has_recorded_what_it_called_and_goes_on_from_there(
     tmp_path: Path, calls: int

@@ -32,8 +32,6 @@ from tests.theatre.runs import with_changes
 from tests.theatre.thinned import thinned
 from theatre.engine.canonical_json import JsonObject
 
-pytestmark = pytest.mark.untraced
-
 LOG = "ground_truth/observer_provenance.jsonl"
 OPEN = {"input_data": 1, "output_data": 2, "output_spec": 1, "params": 1}
 """Members that hold whatever a construct or a template puts there → how deep to tell it apart."""
@@ -118,7 +116,6 @@ def sorts(bundle: Files) -> SortOf:
     return sort_of
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("group", [*CAUGHT_WHERE_PEOPLE_RATE, LOG])
 def test_no_mutant_of_a_shipped_theatres_bundle_survives_unnamed(
     files: Files, tried: list[Mutant], tmp_path: Path, group: str
@@ -138,7 +135,6 @@ def test_the_mutants_of_the_shipped_theatres_reach_what_only_they_have(
     assert {group_of(mutant.file) for mutant in tried} <= {*CAUGHT_WHERE_PEOPLE_RATE, LOG}
 
 
-@pytest.mark.untraced
 def test_no_mutant_of_a_measured_calibration_error_survives_unnamed(
     tmp_path: Path,
 ) -> None:

@@ -25,7 +25,6 @@ def test_there_are_six_states_in_the_order_of_the_lifecycle() -> None:
     assert len(PAIRS) == 36
 
 
-@pytest.mark.untraced_but("ACTIVE-COMMITTED")
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_each_pair_is_a_step_or_is_refused_and_leaves_the_state(source: str, target: str) -> None:
     current, wanted = TheatreState(source), TheatreState(target)

@@ -12,8 +12,6 @@ from theatre.cli.init_command import init
 from theatre.drafts.tables import ground_truth, read_table
 from theatre.files.tables import TableError
 
-pytestmark = pytest.mark.untraced
-
 LABELS: dict[str, tuple[bytes, list[Any]]] = {
     "prices": (b"text,label\na,0.10\nb,2.50\n", [0.1, 2.5]),
     "versions": (b"text,label\na,1.10\nb,1.1\n", ["1.10", "1.1"]),

@@ -8,8 +8,6 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.template_validator import TemplateValidator
 from theatre.engine.template_validator.text_rules import credential_kind
 
-pytestmark = pytest.mark.untraced
-
 CREDENTIALS = {
     "ghp_abcdefghijklmnopqrstuvwxyz0123456789": "a GitHub token",
     "github_pat_11ABCDEFG0abcdefghijkl": "a GitHub token",

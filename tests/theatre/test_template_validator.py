@@ -636,7 +636,6 @@ def case_id(case: Case) -> str:
     return f"{case.rule}:{case.pointer}"
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "base",
     [REPLAY, CHAIN, RATED, COMPUTED, MAPPED, MARKET],
@@ -733,7 +732,6 @@ WITHIN_THE_RULES: list[tuple[Edits, JsonObject]] = [
 # fmt: on
 
 
-@pytest.mark.untraced_but("edits20-base20")
 @pytest.mark.parametrize(("edits", "base"), WITHIN_THE_RULES)
 def test_a_change_within_the_rules_stays_valid(edits: Edits, base: JsonObject) -> None:
     assert VALIDATOR.validate(edited(base, edits)) == ValidationReport(errors=(), warnings=())
@@ -810,7 +808,6 @@ UNFIT_VALUES: list[tuple[str, object, str, JsonObject]] = [
 # fmt: on
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(("pointer", "value", "rule", "base"), UNFIT_VALUES)
 def test_the_schema_names_the_value_that_does_not_fit(
     pointer: str, value: object, rule: str, base: JsonObject
@@ -820,7 +817,6 @@ def test_the_schema_names_the_value_that_does_not_fit(
     assert errors[0][0].startswith(pointer)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "pointer", ["/scoring/x", "/metadata", f"{FORK}/x", f"{MARKETS}/x", "/oracle_config"]
 )
@@ -890,7 +886,6 @@ def mutations(draw: st.DrawFn) -> JsonObject:
     return document
 
 
-@pytest.mark.untraced
 @settings(deadline=None, max_examples=drawn(300))
 @given(document=JSON | mutations(), certificate_run=st.booleans(), from_api=st.booleans())
 def test_no_document_makes_the_validator_raise(

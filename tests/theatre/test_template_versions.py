@@ -151,7 +151,6 @@ def test_a_2_0_1_template_names_all_scorers_or_none(chosen: JsonObject) -> None:
 PRODUCT = "/product_theatre_config"
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("edits", "pointer", "rule"),
     [
@@ -321,7 +320,6 @@ def test_a_simulation_template_needs_its_members(member: str) -> None:
 FORK = "/fork_definitions/0"
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("edits", "pointer", "rule"),
     [
@@ -432,7 +430,6 @@ def test_an_open_member_of_2_1_0_that_has_a_reserved_name_means_nothing() -> Non
     assert product_template(document).schema_version == "2.1.0"
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("edits", "pointer", "rule"),
     [
@@ -545,7 +542,6 @@ def test_another_prompt_or_parameter_is_another_version(twin: str) -> None:
     assert places(newest(edits | {f"{PRODUCT}/adapter_settings": PROMPT | known})) == []
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("edits", "pointer", "rule"),
     [

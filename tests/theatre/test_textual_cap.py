@@ -32,8 +32,6 @@ from theatre.engine.tier_assigner import TierAssigner, TierFacts, TierHistory
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_computations, load_scorers
 
-pytestmark = pytest.mark.untraced
-
 TEMPLATES = Path(__file__).parents[2] / "fixtures" / "templates"
 RECEIPT, TIER = "commitment_receipt.json", "tier.json"
 SHIPPED = load_scorers()

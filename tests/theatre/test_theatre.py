@@ -131,7 +131,6 @@ def test_a_whole_life_gives_six_values_and_their_six_events() -> None:
     assert events[1].at == RECEIPT.committed_at
 
 
-@pytest.mark.untraced_but("ACTIVE-COMMITTED")
 @pytest.mark.parametrize(
     ("state", "target"),
     [

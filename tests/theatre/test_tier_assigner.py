@@ -259,7 +259,6 @@ def test_each_backtested_requirement_lost_alone_gives_its_code_and_unverified(
     assert (assessment.tier, assessment.expires_at) == (UNVERIFIED, None)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "changed",
     [
@@ -419,7 +418,6 @@ PROVEN_LOST: list[tuple[dict[str, object], list[str]]] = [
 ]
 
 
-@pytest.mark.untraced_but("changed4-expected4", "changed16-expected16", "changed28-expected28")
 @pytest.mark.parametrize(("changed", "expected"), PROVEN_LOST)
 def test_each_proven_requirement_lost_alone_gives_its_code_and_backtested(
     changed: dict[str, object], expected: list[str]
@@ -430,7 +428,6 @@ def test_each_proven_requirement_lost_alone_gives_its_code_and_backtested(
     assert (assessment.tier, assessment.expires_at) == (BACKTESTED, RESOLVED + days(90))
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "changed",
     [

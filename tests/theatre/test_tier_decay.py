@@ -89,7 +89,6 @@ LAPSED = (BACKTESTED, "current", (OLD_TELEMETRY,))
 EXPIRED_PROVEN = (UNVERIFIED, "expired", (OLD_TELEMETRY, OLD_RUN))
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("after", "backtested", "proven"),
     [

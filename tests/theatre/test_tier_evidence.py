@@ -188,7 +188,6 @@ def people_decide(share: float, *, items: int = 30) -> JsonObject:
     }
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("share", "items", "is_few"),
     [(1, 29, True), (1, 30, False), (0.99, 1, True), (0.1, 2, True), (0.1, 3, False)],
@@ -206,7 +205,6 @@ TEXTUAL = {"exact_match": "textual"}
 UNQUALIFIED = {"colour": "exact_match is textual"}
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("changes", "kinds", "unqualified"),
     [

@@ -217,7 +217,6 @@ def test_a_document_that_is_no_facts_document_is_refused_with_the_place(
     assert place in str(refused.value)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("member", [name for name in FACTS if name != "extra_caps"])
 def test_every_measured_fact_must_be_stated(member: str) -> None:
     without = {name: value for name, value in FACTS.items() if name != member}

@@ -11,8 +11,6 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.rlmf_export import RLMF_SCHEMA
 from theatre.engine.schema_registry import SchemaRegistry
 
-pytestmark = pytest.mark.untraced  # the export's tests come by the same lines
-
 # Some are equal in Python and not in JSON Schema.
 TRIED: tuple[Any, ...] = (None, True, False, 0, 1, 1.0, 2, "", "red", [], ["a", "a"], {}, {"a": 1})
 

@@ -151,7 +151,6 @@ def ran(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-@pytest.mark.untraced
 def test_an_honest_bundle_is_consistent_without_anything_installed(
     program: Path, bundle: Path
 ) -> None:
@@ -165,7 +164,6 @@ def test_an_honest_bundle_is_consistent_without_anything_installed(
     assert check(bundle).verdict is Verdict.CONSISTENT
 
 
-@pytest.mark.untraced
 def test_a_certificate_that_was_kept_makes_it_valid(
     program: Path, small: Path, tmp_path: Path
 ) -> None:
@@ -183,7 +181,6 @@ def test_a_certificate_that_was_kept_makes_it_valid(
     assert (inside.returncode, inside.stdout) == (2, "")
 
 
-@pytest.mark.untraced
 def test_a_changed_score_is_refused_by_name(
     program: Path, small_files: Files, tmp_path: Path
 ) -> None:
@@ -205,7 +202,6 @@ def test_two_rubrics_of_one_step_are_refused(bundles: dict[str, Path], tmp_path:
     assert expected in problems["human-scores"]
 
 
-@pytest.mark.untraced
 def test_a_folder_that_is_no_bundle_has_an_exit_code_of_its_own(
     program: Path, tmp_path: Path
 ) -> None:
@@ -214,7 +210,6 @@ def test_a_folder_that_is_no_bundle_has_an_exit_code_of_its_own(
     assert (done.returncode, done.stdout, done.stderr) == (5, "", expected)
 
 
-@pytest.mark.untraced
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(program: Path, small: Path) -> None:
     trail = small / "audit_trail.jsonl"
     trail.unlink()
@@ -223,7 +218,6 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(program: Path, small: P
     assert (done.returncode, "audit_trail.jsonl: no file" in done.stdout) == (10, True)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "raw",
     [
@@ -395,8 +389,6 @@ RULES = [
     (SMALL, "another text", f"{CLOSED}/sums/by", TRAIL, "isolation: another form"),
     (SMALL, "a number for null", f"{RECEIPT}/isolation", RECEIPT, "isolation: another form"),
     (SMALL, "a truth for a number", f"{INTERVAL}/high", AGGREGATE, "low ≤ high ≤ 1"),
-]
-UNTRACED = [
     (RECORDS, "an item less", CALL, CLEANED, "hops and repeats: expected"),
     (RECORDS, "an item more", CALL, CLEANED, "hops and repeats: expected"),
     (RECORDS, "another text", f"{CALL}/version_source", CLEANED, "expected computed or claimed"),
@@ -424,10 +416,7 @@ UNTRACED = [
     (SMALL, "another text", f"{ISSUED}/isolation/by", ISSUED, "isolation/by: expected"),
 ]
 # fmt: on
-"""Of each rule that is written twice, a change that breaks it, and what the file says then.
-
-What `UNTRACED` has reaches no line of the check that `RULES` does not.
-"""
+"""Of each rule that is written twice, a change that breaks it, and what the file says then."""
 
 
 @pytest.fixture(scope="module")
@@ -437,17 +426,14 @@ def targets(bundles: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     for name, bundle in bundles.items():
         tried = target(bundle, tmp_path_factory.mktemp("target") / "bundle")
         by_place: defaultdict[tuple[str, str, str], list[Mutant]] = defaultdict(list)
-        tested = {file for run, _, _, file, _ in [*RULES, *UNTRACED] if run == name}
+        tested = {file for run, _, _, file, _ in RULES if run == name}
         for mutant in mutants({file: tried.files[file] for file in tested}):
             by_place[mutant.kind, mutant.place, mutant.file].append(mutant)
         found[name] = (tried, by_place)
     return found
 
 
-@pytest.mark.parametrize(
-    ("run", "kind", "place", "file", "said"),
-    [*RULES, *(pytest.param(*rule, marks=pytest.mark.untraced) for rule in UNTRACED)],
-)
+@pytest.mark.parametrize(("run", "kind", "place", "file", "said"), RULES)
 def test_it_has_the_rules_of_the_check(
     targets: Targets, run: str, kind: str, place: str, file: str, said: str
 ) -> None:
@@ -456,14 +442,12 @@ def test_it_has_the_rules_of_the_check(
     assert any(said in problem for problems in found for problem in problems)
 
 
-@pytest.mark.untraced
 def test_an_honest_bundle_that_is_made_anew_stays_consistent(bundle: Path, tmp_path: Path) -> None:
     files = load(bundle)
     folder = store(resealed(files, max(Effort)), tmp_path / "bundle")
     assert verify(folder, now=LATE).word == "consistent"
 
 
-@pytest.mark.untraced
 def test_the_file_has_every_name_once_and_needs_the_standard_library_alone() -> None:
     tree = ast.parse(verifier_source())
     names = Counter(

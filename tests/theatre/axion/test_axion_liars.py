@@ -21,8 +21,6 @@ from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.coin import COIN_BYTES, Coin, Draws
 from theatre.engine.scoring.differences import mean_difference
 
-pytestmark = pytest.mark.untraced
-
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 FOLDER = FIXTURES / "constructs" / "axion"
 PAGE = (Path(__file__).parents[3] / "docs" / "axion.md").read_text(encoding="utf-8")

@@ -40,8 +40,6 @@ from theatre.oracles.construct_registry import (
 )
 from theatre.scorers import load_episode_runners
 
-pytestmark = pytest.mark.untraced
-
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Finished:

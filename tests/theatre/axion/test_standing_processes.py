@@ -24,8 +24,6 @@ from theatre.axion.kernel.probe_engine import p5_input
 from theatre.axion.kernel.processes import GATE, P5, P5_MODULE, SharedProcess
 from theatre.engine.canonical_json import JsonObject
 
-pytestmark = pytest.mark.untraced
-
 
 @pytest.fixture
 def process() -> Iterator[SharedProcess]:

@@ -62,8 +62,6 @@ from theatre.transparency.audits import AuditRequest, most_false
 from theatre.transparency.disclosure import Disclosure, Opening, SaltedLine, disclose
 from theatre.transparency.errors import AuditError, DisclosureError
 
-pytestmark = pytest.mark.traced
-
 LINES = "scores/per_episode.jsonl"
 TOTAL = 12
 
@@ -105,7 +103,6 @@ def echelon(*arguments: object) -> tuple[int, Any]:
     return 0, json.loads(ended.output)
 
 
-@pytest.mark.untraced
 def test_what_is_opened_is_computed_again_and_the_rest_is_withheld(
     bundle: Path, tmp_path: Path
 ) -> None:
@@ -140,7 +137,6 @@ def test_chains_and_plays_are_computed_again(tmp_path: Path, name: str) -> None:
         assert [one.seq for one in found.false] == [2]
 
 
-@pytest.mark.untraced
 def test_an_episode_that_is_not_there_cannot_be_opened(bundle: Path, tmp_path: Path) -> None:
     for name in ("pilot-99", "0", "13", "", "²"):
         with pytest.raises(NotFoundError, match="expected an episode of the bundle"):
@@ -187,7 +183,6 @@ LIES: list[tuple[str, Change, str]] = [
 # fmt: on
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(("change", "said"), [row[1:] for row in LIES], ids=[r[0] for r in LIES])
 def test_leaves_that_are_not_those_of_the_certificate_are_refused(
     files: Files, change: Change, said: str
@@ -314,9 +309,6 @@ def pick_of_two(files: Files) -> Files:
     return with_records(files, records)
 
 
-@pytest.mark.untraced_but(
-    "lose_record-outcome", "other_version-construct_version", "pick_of_two-calls"
-)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -353,7 +345,6 @@ def asked(bundle: Path, folder: Path, draw: int = 6) -> tuple[Path, Path]:
     return request, Path(said["coin"])
 
 
-@pytest.mark.untraced
 def test_an_audit_that_is_answered_bounds_what_can_be_false(bundle: Path, tmp_path: Path) -> None:
     request, coin = asked(bundle, tmp_path)
     assert coin.stat().st_mode & 0o777 == 0o600
@@ -377,7 +368,6 @@ def monitored(folder: Path) -> tuple[int, Any]:
     return echelon("monitor", trust / "log", *options)
 
 
-@pytest.mark.untraced
 def test_an_issuer_who_opens_others_than_the_named_gives_no_bound(
     bundle: Path, files: Files, tmp_path: Path
 ) -> None:
@@ -399,7 +389,6 @@ def test_an_issuer_who_opens_others_than_the_named_gives_no_bound(
     assert seen["size"] == 1
 
 
-@pytest.mark.untraced
 def test_an_issuer_who_dodges_is_seen(bundle: Path, tmp_path: Path) -> None:
     request, coin = asked(bundle, tmp_path)
     shown = tmp_path / "shown.json"
@@ -425,7 +414,6 @@ def test_an_issuer_who_dodges_is_seen(bundle: Path, tmp_path: Path) -> None:
     assert (seen["overdue_audits"], len(told["episodes"])) == ([], 6)
 
 
-@pytest.mark.untraced
 def test_what_is_false_is_logged_as_a_dispute(bundle: Path, files: Files, tmp_path: Path) -> None:
     forged = store(falsified(files, raise_score), tmp_path / "forged")
     request, coin = asked(forged, tmp_path, draw=TOTAL)
@@ -558,7 +546,6 @@ def checked_as(files: Files, folder: Path) -> CheckReport:
     return checked(store(files, folder))
 
 
-@pytest.mark.untraced
 def test_the_issuer_keeps_all_and_checks_all(whole: Files, tmp_path: Path) -> None:
     report = checked_as(whole, tmp_path / "whole")
     assert (report.verdict, report.failed) == (Verdict.CONSISTENT, ())
@@ -567,7 +554,6 @@ def test_the_issuer_keeps_all_and_checks_all(whole: Files, tmp_path: Path) -> No
     assert "episodes-withheld" in cast("list[str]", certificate["caps"])
 
 
-@pytest.mark.untraced
 def test_a_published_bundle_says_withheld_and_never_more_than_consistent(
     shown: Files, tmp_path: Path
 ) -> None:
@@ -681,15 +667,6 @@ PUBLISHED_LIES: list[tuple[str, Callable[[Files], Files], set[str]]] = [
 # fmt: on
 
 
-@pytest.mark.untraced_but(
-    "a form less",
-    "a seed of no play",
-    "an episode less",
-    "an episode twice",
-    "an open answer changed",
-    "more withheld than committed",
-    "no cap",
-)
 @pytest.mark.parametrize(
     ("change", "caught"),
     [one[1:] for one in PUBLISHED_LIES],

@@ -24,8 +24,6 @@ from theatre.verification.certificate import SCHEMA
 from theatre.verification.confidence_discipline import read_confidence_discipline
 from theatre.verification.scoring_providers import find_origins
 
-pytestmark = pytest.mark.untraced
-
 PASSES = 2
 SURE = """
 def summarise(input_data):

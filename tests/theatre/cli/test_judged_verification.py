@@ -38,8 +38,6 @@ from theatre.engine.scoring import TheatreScoringProvider
 from theatre.scorers import load_scorers
 from theatre.verification.judge.questions import METHODOLOGY, RUBRICS
 
-pytestmark = pytest.mark.untraced
-
 CALLS_A_CHANGE = 4
 """Claims, important changes, which of them the summary names, the reply."""
 

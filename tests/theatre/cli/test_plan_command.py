@@ -21,8 +21,6 @@ from theatre.cli.plan_command import most_repeats
 from theatre.engine.errors import PilotError
 from theatre.engine.scoring.planning import Pilot, WidthPlan
 
-pytestmark = pytest.mark.traced
-
 ANSWERS = [
     [float(share(f"{item} {n}") < share(f"skill {item}")) for n in range(4)] for item in range(300)
 ]
@@ -69,7 +67,6 @@ def test_a_pilot_in_which_nothing_varies_is_no_pilot() -> None:
     assert Pilot.of([[1.0]] * 30).between > 0
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("changes", "most"),
     [
@@ -94,7 +91,6 @@ def planned(finished: Finished, folder: Path, *options: str) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.untraced
 def test_a_plan_counts_calls_and_time_of_its_pilot(tmp_path: Path) -> None:
     finished = repeated_stage(tmp_path, 16, 2).run(ScriptedAdapter(at_random))
     document = planned(finished, tmp_path, "--width", "0.3", "--criterion", "colour")
@@ -111,7 +107,6 @@ def test_a_plan_counts_calls_and_time_of_its_pilot(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.untraced
 def test_of_a_pilot_that_asked_once_only_episodes_are_planned(tmp_path: Path) -> None:
     finished = pilot_stage(tmp_path, episodes(8)).run(ScriptedAdapter(at_random))
     document = planned(finished, tmp_path, "--width", "0.4")

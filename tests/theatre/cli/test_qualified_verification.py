@@ -23,8 +23,6 @@ from theatre.verification.judge.scorer import SCORER, committed_judge
 from theatre.verification.lexical import is_supported
 from theatre.verification.provenance import require_built_in
 
-pytestmark = pytest.mark.untraced
-
 ALONE = ("--weights", "precision=1,recall=0,reply_accuracy=0")
 ENOUGH = 50
 """Changes, with two claims about each: a control item of either sort comes with them."""

@@ -18,8 +18,6 @@ from theatre.engine.errors import TheatreError
 from theatre.engine.scoring.qualification import counted_again
 from theatre.verification.judge.questions import RUBRICS
 
-pytestmark = pytest.mark.untraced
-
 DIFF = (
     "diff --git a/{0}.py b/{0}.py\n--- a/{0}.py\n+++ b/{0}.py\n"
     "@@ -1 +1 @@\n-old = 1\n+{0}_new = 1\n"

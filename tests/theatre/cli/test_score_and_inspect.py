@@ -28,8 +28,6 @@ from tests.theatre.verification.verify_command import (
 )
 from theatre.engine.canonical_json import canonical_line, parse_object
 
-pytestmark = pytest.mark.untraced
-
 
 @pytest.fixture(scope="module")
 def run(confident: Verified) -> Verified:

@@ -22,8 +22,6 @@ from tests.theatre.verification.verify_command import (
     write_oracle,
 )
 
-pytestmark = pytest.mark.untraced
-
 
 def test_a_callable_is_verified_and_certified_and_the_bundle_checks(tmp_path: Path) -> None:
     kept = ("--output", str(tmp_path / "kept"))

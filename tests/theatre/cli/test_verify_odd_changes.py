@@ -4,13 +4,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.theatre.verification.git_history import Commit, repository
 from tests.theatre.verification.verify_command import command
 from theatre.engine.canonical_json import parse_object
-
-pytestmark = pytest.mark.untraced
 
 # As records, 10,000 files are always made (test_local_history.py).
 MANY = 10_000 if os.environ.get("ECHELON_SOAK") == "1" else 1_000

@@ -12,8 +12,6 @@ from tests.theatre.oracles.loopback import Received, envelope, response, serving
 from tests.theatre.verification.verify_command import COMMITS, command, verify
 from theatre.engine.canonical_json import parse_object
 
-pytestmark = pytest.mark.untraced
-
 OUTPUT = {"summary": "", "key_claims": ["1 file."], "follow_up_response": "1"}
 
 

@@ -25,8 +25,6 @@ from tests.theatre.verification.verify_command import (
 )
 from theatre.engine.canonical_json import parse_object
 
-pytestmark = pytest.mark.untraced
-
 # An address of its own: no other test, and no outgoing connection, takes its ports.
 HOST = "127.0.0.77"
 ALLOWED = {"ECHELON_OUTBOUND_ALLOW": HOST}

@@ -10,8 +10,6 @@ from tests.theatre.oracles.loopback import serving
 from tests.theatre.verification.github_service import FakeTime, GitHubService
 from theatre.engine.canonical_json import parse_object
 
-pytestmark = pytest.mark.untraced
-
 TOKEN = "ghp_planted0123456789abcdefghijklmnopqrst"  # noqa: S105  # opens nothing
 ORACLE = '''
 """Says all that it can see of the run."""

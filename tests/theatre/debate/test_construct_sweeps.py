@@ -13,7 +13,6 @@ from tests.theatre.debate.scripted_runs import FIXTURES
 from tests.theatre.echelon_process import Answer, processes_that_mention
 from tests.theatre.forked_echelon import forked
 
-pytestmark = pytest.mark.untraced
 CONSTRUCTS = FIXTURES.parent / "constructs" / "debate"
 REGISTRY = """
 [constructs.sampler]

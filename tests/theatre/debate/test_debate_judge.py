@@ -24,8 +24,6 @@ from theatre.debate.models import Debate
 from theatre.debate.validation import read_debate
 from theatre.engine.canonical_json import canonical_sha256
 
-pytestmark = pytest.mark.untraced
-
 FERRY = FIXTURES / "handwritten" / "ferry_tickets_spring.json"
 OTHER = FIXTURES / "scripted" / "wool_prices_after_the_drought-2-in_loop.json"
 JUDGE = ("--evaluator", "judge")

@@ -31,8 +31,6 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring.ratings import interval_alpha
 from theatre.judging.panel import SPLITS, panel_of
 
-pytestmark = pytest.mark.untraced
-
 EPISODES, TURNS = 3, 4
 TEAM = FIXTURES / "templates" / "product_debate_team_v1.json"
 

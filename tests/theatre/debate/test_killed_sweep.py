@@ -7,15 +7,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.theatre.debate.scripted_runs import FIXTURES, scenario
 from tests.theatre.echelon_process import echelon, ended, started, until
 from theatre.debate.event_log import view_of
 from theatre.debate.sweep import read_plan, runs_of
 from theatre.engine.canonical_json import canonical_bytes, parse_object
 
-pytestmark = pytest.mark.untraced
 SEEDS = 4
 
 

@@ -46,8 +46,6 @@ from theatre.transparency.policy import Policy
 from theatre.transparency.statements import SignedStatement
 from theatre.transparency.trust import Trust
 
-pytestmark = pytest.mark.traced
-
 COMMITMENT, STATEMENT, CERTIFICATE, TRUST = (
     "commitment.tlog-proof",
     "certificate.sigstore.json",
@@ -172,7 +170,6 @@ def run(*arguments: str | Path) -> tuple[int, str]:
     return code, result.output
 
 
-@pytest.mark.untraced
 def test_a_reader_who_has_the_trust_file_sees_all_settled(
     issued: IssuedBundle, tmp_path: Path
 ) -> None:
@@ -183,14 +180,12 @@ def test_a_reader_who_has_the_trust_file_sees_all_settled(
     assert answer.told["closure"] == "asks the log, give --online"
 
 
-@pytest.mark.untraced
 def test_without_a_trust_file_no_one_vouches_for_it(issued: IssuedBundle) -> None:
     answer = both(issued.bundle)
     assert (answer.word, answer.because) == ("consistent", "no one vouches for it")
     assert answer.lines == OPEN
 
 
-@pytest.mark.untraced
 def test_a_signature_without_a_log_is_valid_and_no_more(
     issued: IssuedBundle, tmp_path: Path
 ) -> None:
@@ -202,7 +197,6 @@ def test_a_signature_without_a_log_is_valid_and_no_more(
     assert answer.lines == OPEN | {"signature": True, "signer-trusted": True}
 
 
-@pytest.mark.untraced
 def test_a_kept_certificate_and_a_signature_are_both_told(
     issued: IssuedBundle, tmp_path: Path
 ) -> None:
@@ -214,7 +208,6 @@ def test_a_kept_certificate_and_a_signature_are_both_told(
     assert answer.because == "equal to the certificate you gave, signed by a key of Ada"
 
 
-@pytest.mark.untraced
 def test_the_author_needs_no_file_for_what_is_his_own(
     issued: IssuedBundle, other: IssuedBundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +224,6 @@ def test_the_author_needs_no_file_for_what_is_his_own(
     assert (begun.word, begun.lines["commitment-logged"]) == ("consistent", True)
 
 
-@pytest.mark.untraced
 def test_a_trust_file_that_came_with_the_bundle_is_not_taken_for_the_readers(
     issued: IssuedBundle, other: IssuedBundle, tmp_path: Path
 ) -> None:
@@ -298,7 +290,6 @@ def test_exit_codes_are_those_of_the_contract(
     assert run(bundle, "--trust", trust, "--online")[0] == 10
 
 
-@pytest.mark.untraced
 def test_the_one_file_does_it_with_openssl_and_nothing_installed(
     issued: IssuedBundle, tmp_path: Path
 ) -> None:
@@ -317,7 +308,6 @@ def test_the_one_file_does_it_with_openssl_and_nothing_installed(
     assert ", by openssl\n" in done.stdout
 
 
-@pytest.mark.untraced
 def test_no_name_forges_a_line(
     issued: IssuedBundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -358,7 +348,6 @@ def test_a_run_that_began_before_its_commitment_was_logged_is_refused(
         assert both(early.bundle).lines == OPEN | {"commitment-logged": False}
 
 
-@pytest.mark.untraced
 def test_salted_entries_are_opened_by_the_coin(tmp_path: Path) -> None:
     hidden = issue_bundle(
         tmp_path, salted=True, changes={"/product_theatre_config/disclosure": "hashes"}
@@ -448,7 +437,6 @@ HOSTILE: dict[Callable[[Path, Path], None], dict[str, bool | None]] = {
 """What is done to `proofs/` → how its lines end; all of it is refused."""
 
 
-@pytest.mark.untraced_but("a_pipe", "exchanged", "garbage", "huge", "of_another_theatre")
 @pytest.mark.parametrize("change", HOSTILE, ids=lambda change: change.__name__)
 def test_hostile_proofs_are_refused_and_hang_nothing(
     issued: IssuedBundle,
@@ -533,7 +521,6 @@ async def asked(issued: IssuedBundle, folder: Path, *, log: Path | None = None) 
         return await asyncio.to_thread(checked, issued.bundle, trust, online=True)
 
 
-@pytest.mark.untraced
 def test_the_log_tells_which_run_it_was_and_what_became_of_the_others(
     issued: IssuedBundle, tmp_path: Path
 ) -> None:
@@ -548,7 +535,6 @@ def test_the_log_tells_which_run_it_was_and_what_became_of_the_others(
     )
 
 
-@pytest.mark.untraced
 def test_a_run_that_is_overdue_is_told(issued: IssuedBundle, tmp_path: Path) -> None:
     late = replace(issued, close_by=BEGIN)
     issued.append(commitment(late, 1))
@@ -556,7 +542,6 @@ def test_a_run_that_is_overdue_is_told(issued: IssuedBundle, tmp_path: Path) -> 
     assert "the other: 1 overdue; overdue: another-1 at 3; faults" in answer.told["closure"]
 
 
-@pytest.mark.untraced
 def test_an_audit_that_its_issuer_dodges_is_told(issued: IssuedBundle, tmp_path: Path) -> None:
     entry = {
         "statement_sha256": statement_sha256(issued),
@@ -603,7 +588,6 @@ LATER: dict[Callable[[IssuedBundle], bytes], str] = {
 """What comes into the log later → why the certificate counts no more."""
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("entry", LATER, ids=lambda entry: entry.__name__)
 def test_what_the_log_has_since_then_counts(
     issued: IssuedBundle, tmp_path: Path, entry: Callable[[IssuedBundle], bytes]
@@ -614,7 +598,6 @@ def test_what_the_log_has_since_then_counts(
     assert (answer.lines, answer.told["closure"]) == (SETTLED | {"closure": False}, LATER[entry])
 
 
-@pytest.mark.untraced
 def test_a_commitment_that_was_void_before_has_no_certificate(tmp_path: Path) -> None:
     theatre_id = str(uuid5(UUID(int=0), "a stage of its own"))
     issued = issue_bundle(tmp_path, between=lambda index: [void(theatre_id, index)])
@@ -626,7 +609,6 @@ def test_a_commitment_that_was_void_before_has_no_certificate(tmp_path: Path) ->
     )
 
 
-@pytest.mark.untraced
 def test_a_key_that_the_log_revokes_counts_for_what_was_there_before(
     issued: IssuedBundle, tmp_path: Path
 ) -> None:
@@ -639,7 +621,6 @@ def test_a_key_that_the_log_revokes_counts_for_what_was_there_before(
     assert answer.told["closure"] == "expected a key that is not revoked, got its revocation at 0"
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("kept", [0, 2])
 def test_a_log_that_was_rewritten_shows_two_trees(
     issued: IssuedBundle, tmp_path: Path, kept: int
@@ -655,7 +636,6 @@ def test_a_log_that_was_rewritten_shows_two_trees(
     assert "it shows two trees" in answer.told["closure"]
 
 
-@pytest.mark.untraced
 def test_a_log_that_cannot_be_asked_settles_nothing(issued: IssuedBundle, tmp_path: Path) -> None:
     for url in (None, "file:///etc", "/etc", "http://[", "http://", "http://127.0.0.1:1/log"):
         trust = issued.trust_file(tmp_path, url=url)
@@ -667,7 +647,6 @@ def test_a_log_that_cannot_be_asked_settles_nothing(issued: IssuedBundle, tmp_pa
     assert checked(issued.bundle, online=True).lines == OPEN
 
 
-@pytest.mark.untraced
 def test_an_older_log_than_the_proof_is_another(issued: IssuedBundle, tmp_path: Path) -> None:
     shorter = replace(issued, home=replace(issued.home, folder=tmp_path / "shorter"))
     shutil.copytree(issued.home.folder, shorter.home.folder)

@@ -22,8 +22,6 @@ from theatre.engine.comparison import compare_bundles
 from theatre.engine.errors import NotComparableError
 from theatre.verification.confidence_discipline import read_confidence_discipline
 
-pytestmark = pytest.mark.untraced
-
 NAMES = ("right", "half", "declining", "curt")
 DECLINED = 3
 SVG = "{http://www.w3.org/2000/svg}"

@@ -29,8 +29,6 @@ from theatre.verification.github.pull_requests import (
 from theatre.verification.github.rest import GitHubRest, Pace
 from theatre.verification.records import GroundTruthRecord, ground_truth_lines
 
-pytestmark = pytest.mark.untraced
-
 TOKEN = "ghp_of_the_test"  # noqa: S105  # opens nothing
 PATIENCE_SECONDS = 30.0
 MERGED = [number for number in range(1, 251) if number % 5]

@@ -46,7 +46,6 @@ from theatre.verification.records import make_episode
 if TYPE_CHECKING:
     from theatre.judging.model_judge import ModelJudge
 
-pytestmark = pytest.mark.untraced
 
 CRITERION = "precision"
 INJECTION = (

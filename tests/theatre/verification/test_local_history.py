@@ -19,8 +19,6 @@ from theatre.verification.records import (
     ground_truth_lines,
 )
 
-pytestmark = pytest.mark.untraced
-
 TWO = (
     Commit(message=b"Begin\n\nWith one file.\n", files={b"a.py": b"def one():\n    return 1\n"}),
     Commit(message=b"Say two", files={b"a.py": b"def one():\n    return 2\n"}, author=b"Grace"),

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from theatre.judging.model_judge import ModelJudge
     from theatre.providers.client import ProviderKind
 
-pytestmark = pytest.mark.untraced
 
 MODEL = "claude-sonnet-4-6"
 PATIENT = 60.0

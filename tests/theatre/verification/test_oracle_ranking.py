@@ -23,8 +23,6 @@ from theatre.engine.models import GroundTruthEpisode, read_episodes
 from theatre.verification.local_history import Selection, read_history
 from theatre.verification.records import dataset_lines
 
-pytestmark = pytest.mark.untraced
-
 CHECKOUT = Path(__file__).parents[3]
 MEASURED_TO = "129a59a5641a9c0a5ff87a6b6274011174f438f5"
 """The commit up to which docs/verification.md gives figures."""

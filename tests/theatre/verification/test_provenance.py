@@ -22,8 +22,6 @@ from theatre.verification.provenance import require_built_in, require_derived
 from theatre.verification.scoring_providers import judged_scoring
 from theatre.verification.template import EQUAL_WEIGHTS, OracleUnderTest, Terms, oracle_template
 
-pytestmark = pytest.mark.untraced
-
 Edit = Callable[[dict[str, Any]], object]
 ORACLE = OracleUnderTest(
     construct_id="oracle", version="0123456", adapter_type="http", endpoint="https://o.example/"

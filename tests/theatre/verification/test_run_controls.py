@@ -338,14 +338,6 @@ CASES: dict[str, tuple[dict[str, Any] | None, str | None, str, str | None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.untraced_but(
-    "29 of a sort",
-    "by heart, and few are planted",
-    "none rode along",
-    "planted ones are easier",
-    "says supported to all",
-)
-@pytest.mark.traced
 @pytest.mark.parametrize(("counted", "fault", "source", "reason"), CASES.values(), ids=CASES)
 def test_engine_and_check_decide_alike(
     qualified: tuple[JsonObject, bytes],
@@ -416,7 +408,6 @@ COUNTED: dict[str, Any] = {
 }
 
 
-@pytest.mark.traced
 @pytest.mark.parametrize(
     ("edit", "there"),
     [
@@ -444,7 +435,6 @@ def test_only_what_counts_the_run_s_own_answers_as_it_scores_them_is_read(
     assert measures.counted_controls(template, [step]) == expected
 
 
-@pytest.mark.traced
 @pytest.mark.parametrize(
     "edit",
     [

@@ -19,8 +19,6 @@ from tests.theatre.verification.test_oracle_ranking import (
     own_history,
 )
 
-pytestmark = pytest.mark.untraced
-
 ADVERSARIES = CHECKOUT / "fixtures" / "adversaries"
 PROGRAMS = ("keyword_salad", "glued_lies", "true_prose")
 THROUGH_THE_LINE = (

@@ -13,8 +13,6 @@ from theatre.engine.rlmf_export import SealedBundle, measured_calibration
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.verification.certificate import training_calibration
 
-pytestmark = pytest.mark.untraced
-
 BROKEN, DECLINED = 20, 4
 
 

@@ -22,8 +22,6 @@ from theatre.verification.certificate import (
 from theatre.verification.errors import NoVerificationError
 from theatre.verification.lexical import JudgedClaim
 
-pytestmark = pytest.mark.untraced
-
 REFUSED, SILENT, REPEATING, UNPARALLEL, BROKEN = 4, 6, 7, 8, 20
 
 

@@ -11,7 +11,6 @@ from theatre.engine.scoring.arithmetic import wilson_interval
 from theatre.engine.scoring.differences import Tally, mean_difference, share_of_pairs
 
 # The differences that it publishes are the engine's.
-pytestmark = pytest.mark.traced
 
 
 def alone(hits: int, pairs: int) -> dict[str, Tally]:
@@ -73,7 +72,6 @@ def units(longest: int) -> st.SearchStrategy[dict[str, Tally]]:
     )
 
 
-@pytest.mark.untraced
 @given(units(4))
 def test_the_share_lies_in_its_interval_and_that_between_0_and_1(found: dict[str, Tally]) -> None:
     interval = share_of_pairs(found)

@@ -13,7 +13,6 @@ from theatre.engine.scoring.differences import auroc, mcnemar, mean_difference
 from theatre.scorers.computations.paired_separation import COMPUTATION
 
 # The differences that it publishes are the engine's.
-pytestmark = pytest.mark.traced
 
 PARAMS: JsonObject = {
     "first": "honest",
@@ -48,7 +47,6 @@ def computed(*lines: bytes) -> Any:  # noqa: ANN401 - a document
     return COMPUTATION.compute(lines, PARAMS)
 
 
-@pytest.mark.untraced
 def test_it_is_what_the_pairs_say() -> None:
     found = computed(
         line(1, side(passes=True), side(passes=False, failed=2)),
