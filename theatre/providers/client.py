@@ -195,6 +195,10 @@ async def open_provider(
             api_key=key or _NO_KEY, default_headers=headers, open_telemetry=False, **given
         )
 
+    # ANTHROPIC_CUSTOM_HEADERS and OPENAI_CUSTOM_HEADERS, which the SDKs add: a secret for one place
+    # would go to any, and change what is asked without another version.
+    sdk._custom_headers = dict(headers or {})  # noqa: SLF001 - `with_options` reads them again
+
     def without_key(text: str) -> str:
         return text.replace(key, "[key]") if key else text
 

@@ -252,6 +252,23 @@ def test_what_no_server_counts_is_not_guessed(usage: JsonObject | None) -> None:
     assert found.usage is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "key_header"), [("openai", "authorization"), ("anthropic", "x-api-key")]
+)
+def test_headers_that_an_sdk_finds_in_the_environment_are_not_sent(
+    kind: ProviderKind, key_header: str, request_for: RequestFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"):
+        monkeypatch.setenv(variable, f"X-Gateway: of-another-place\n{key_header}: another")
+    for variable in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.setenv(variable, "of-another-place")
+    with serving(answering(said("8"))) as one:
+        asked(kind, f"http://127.0.0.1:{one.port}", MODEL, request_for)
+    (received,) = one.received
+    assert received.headers[key_header] in {KEY, f"Bearer {KEY}"}
+    assert "of-another-place" not in received.headers.values()
+
+
 def test_a_model_is_looked_up_by_its_whole_name() -> None:
     async def look_up(port: int) -> None:
         async with open_provider(
