@@ -183,6 +183,7 @@ async def open_provider(
         "http_client": http_client,
     }
     sdk: Any
+    own: dict[str, Any] = {**(headers or {})}
     # Imported here, and only the one that is wanted: each takes up to a second.
     if kind == "openai":
         import openai  # noqa: PLC0415  # see above
@@ -194,10 +195,12 @@ async def open_provider(
         sdk = anthropic.AsyncAnthropic(
             api_key=key or _NO_KEY, default_headers=headers, open_telemetry=False, **given
         )
-
+        if own and "authorization" not in {name.lower() for name in own}:
+            # Else "Bearer none" goes along with the key, which is in a header of its own.
+            own["Authorization"] = anthropic.Omit()
     # ANTHROPIC_CUSTOM_HEADERS and OPENAI_CUSTOM_HEADERS, which the SDKs add: a secret for one place
     # would go to any, and change what is asked without another version.
-    sdk._custom_headers = dict(headers or {})  # noqa: SLF001 - `with_options` reads them again
+    sdk._custom_headers = own  # noqa: SLF001 - `with_options` reads them again
 
     def without_key(text: str) -> str:
         return text.replace(key, "[key]") if key else text
