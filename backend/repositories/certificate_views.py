@@ -32,6 +32,7 @@ from backend.repositories.template_views import DISCLOSURE
 from backend.repositories.theatres import queryable_text
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.scoring import COMPOSITE
+from theatre.engine.tier_assigner import CLOCKS_APART
 
 SHOWN = (
     *STORED,
@@ -312,7 +313,8 @@ def _listed(shape: Shape) -> ColumnElement[bool]:
     moment = bindparam("now", type_=certificate.expires_at.type)
     # Other statuses need a history, which is not stored yet: no certificate has one of them.
     expired = func.coalesce(certificate.expires_at <= moment, literal(value=False))
-    is_worth_less = or_(expired, func.cardinality(OBJECTIONS) > 0)
+    is_ahead = certificate.issued_at > moment + literal(CLOCKS_APART)
+    is_worth_less = or_(expired, is_ahead, func.cardinality(OBJECTIONS) > 0)
     effective = case((is_worth_less, _UNVERIFIED), else_=certificate.verification_tier)
     columns: dict[str, ColumnElement[Any]] = {
         "construct_id": certificate.construct_id.expression,

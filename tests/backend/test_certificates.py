@@ -20,6 +20,7 @@ from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_theatre_bridge import committed, run
 from tests.theatre.conftest import CONSTRUCT_ID
+from tests.theatre.echelon_process import until
 from theatre.engine.canonical_json import canonical_line, sha256_hex
 from theatre.engine.commitment import content_hash
 
@@ -187,6 +188,26 @@ def test_certificates_are_listed_by_construct_and_by_what_they_are_worth(scene: 
     assert late["total"] == 3
     assert {one["verification_tier"] for one in late["certificates"]} == {"UNVERIFIED"}
     assert scene.client.get("/certificates?construct_id=%00").slug == "validation-error"
+    scene.clock.ahead = -timedelta(minutes=6)
+    worth, routed = scene.worth(ids[0]), scene.routing()
+    for said in (worth, routed):
+        assert (said["effective_tier"], said["reasons"]) == ("UNVERIFIED", ["issued-in-the-future"])
+    for tier, total in (("UNVERIFIED", 3), ("BACKTESTED", 0)):
+        found = scene.client.get(f"{listed}&tier={tier}&status=current").document
+        assert found["total"] == total
+
+
+def test_a_run_waits_for_a_clock_that_is_behind_the_key_that_signs_it(scene: Scene) -> None:
+    ada = scene.owner("ada")
+    path = committed(ada, scene.stage.template)
+    scene.clock.ahead = -timedelta(minutes=10)
+    assert ada.post(f"{path}/run", b"").status == 202
+
+    def waits() -> bool:
+        return "expected a clock past" in str(ada.get(path).document["error"])
+
+    until(waits, "what the run waits for", pause=0.05)
+    assert ada.get(path).document["state"] == "COMMITTED"
 
 
 def test_what_is_not_there_is_not_found(scene: Scene) -> None:

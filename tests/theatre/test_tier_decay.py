@@ -82,6 +82,7 @@ def read_at(
 
 OLD_RUN = "run-older-than-90-days"
 OLD_TELEMETRY = "telemetry-older-than-180-days"
+DATED_AHEAD = (UNVERIFIED, "current", ("issued-in-the-future",))
 VALID_PROVEN = (PROVEN, "current", ())
 VALID_BACKTESTED = (BACKTESTED, "current", ())
 EXPIRED_BACKTESTED = (UNVERIFIED, "expired", (OLD_RUN,))
@@ -92,6 +93,7 @@ EXPIRED_PROVEN = (UNVERIFIED, "expired", (OLD_TELEMETRY, OLD_RUN))
 @pytest.mark.parametrize(
     ("after", "backtested", "proven"),
     [
+        (-INSTANT, DATED_AHEAD, DATED_AHEAD),
         (days(0), VALID_BACKTESTED, VALID_PROVEN),
         (days(89), VALID_BACKTESTED, VALID_PROVEN),
         (days(90) - INSTANT, VALID_BACKTESTED, VALID_PROVEN),
@@ -210,7 +212,7 @@ def test_an_admitted_dispute_leaves_unverified_until_it_is_resolved(
 
 def test_an_admitted_dispute_counts_even_where_a_fast_clock_dated_it() -> None:
     before = read_at(PROVEN, -days(1), disputed(DisputeStatus.ADMITTED))
-    assert before == (UNVERIFIED, "current", ("dispute-open",))
+    assert before == (UNVERIFIED, "current", ("dispute-open", "issued-in-the-future"))
 
 
 def test_a_disputed_and_expired_certificate_shows_all_reasons_the_gravest_first() -> None:

@@ -101,6 +101,7 @@ REASONS: Mapping[str, str] = {
     "construct-not-registered": "This construct has no registered owner",
     "template-not-accepted": "The operator of this service does not accept this template",
     "issued-unverified": "It was issued as UNVERIFIED",
+    "issued-in-the-future": "Its issuer's clock was ahead: it is dated after today's",
     "run-older-than-90-days": "The run is older than 90 days",
     "telemetry-older-than-180-days": "There was no report of its use for 180 days",
     "dispute-open": "A dispute about it is open",

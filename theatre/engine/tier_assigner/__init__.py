@@ -13,6 +13,7 @@ from theatre.engine.tier_assigner.assigner import (
 )
 from theatre.engine.tier_assigner.facts import (
     BACKTESTED_LIFETIME,
+    CLOCKS_APART,
     MAX_FAILURE_RATE,
     MAX_RUN_GAP,
     MIN_CRITERION_N,
@@ -37,6 +38,7 @@ from theatre.engine.tier_assigner.facts import (
 
 __all__ = [
     "BACKTESTED_LIFETIME",
+    "CLOCKS_APART",
     "MAX_FAILURE_RATE",
     "MAX_RUN_GAP",
     "MIN_CRITERION_N",

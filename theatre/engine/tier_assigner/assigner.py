@@ -16,6 +16,7 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.tier_assigner.facts import (
     BACKTESTED_LIFETIME,
+    CLOCKS_APART,
     MAX_FAILURE_RATE,
     MAX_RUN_GAP,
     MIN_CRITERION_N,
@@ -168,6 +169,9 @@ def _decay(issued: IssuedCertificateFacts, known: TierHistory, now: datetime) ->
     limit = TierAssigner.compute_expiry(issued.tier, resolved_at=issued.resolved_at)
     if limit is None:
         return issued.tier, CertificateStatus.CURRENT, ()
+    if issued.issued_at > now + CLOCKS_APART:
+        # By a clock that ran ahead: its lifetime would last that much longer.
+        return VerificationTier.UNVERIFIED, CertificateStatus.CURRENT, ("issued-in-the-future",)
     if issued.tier is VerificationTier.PROVEN:
         confirmed = [
             window.end + PROVEN_LIFETIME

@@ -66,6 +66,8 @@ MIN_RUNS_SPAN = timedelta(days=90)
 MAX_RUN_GAP = timedelta(days=45)
 """Time between neighbouring runs; exactly this much is allowed."""
 
+CLOCKS_APART = timedelta(minutes=5)
+"""How far the clocks of who issues and who reads may differ; the check allows as much."""
 BACKTESTED_LIFETIME = timedelta(days=90)
 PROVEN_LIFETIME = timedelta(days=180)
 """Also how long a telemetry window stands for production use, from its end."""
