@@ -117,12 +117,14 @@ async def _defer(
 # What lost its worker is queued again.
 
 
-def _lost(table: str, *, job: str, state: str, going: str) -> str:
+def _lost(table: str, *, job: str, state: str, going: str, latest: str) -> str:
     """Return the query that finds, and locks, the rows of `table` that no worker carries.
 
     A row is held by the `job` that it names where that is being done by a worker whose heart
     beats, and may wait, `queued`, for one that is to be done; one that is `going` may not. A job
     that has just been taken up by such a worker counts as being done. Anything else is lost.
+    So is what a clock that was set back has left ahead: a heartbeat by more than the lease, a job
+    by more than `latest` seconds, the longest that one is put off.
     """
     return "\n".join(
         (
@@ -130,17 +132,28 @@ def _lost(table: str, *, job: str, state: str, going: str) -> str:
             f"FROM {table}",
             f"LEFT JOIN procrastinate_jobs AS jobs ON jobs.id = {table}.{job}",
             "LEFT JOIN procrastinate_workers AS workers ON workers.id = jobs.worker_id",
-            "    AND workers.last_heartbeat > now() - make_interval(secs => :lease_seconds)",
+            "    AND abs(extract(epoch FROM now() - workers.last_heartbeat)) < :lease_seconds",
             f"WHERE {state} IN ('queued', '{going}')",
             "    AND NOT (jobs.status IS NOT DISTINCT FROM 'doing' AND workers.id IS NOT NULL)",
-            f"    AND NOT (jobs.status IS NOT DISTINCT FROM 'todo' AND {state} = 'queued')",
+            f"    AND NOT (jobs.status IS NOT DISTINCT FROM 'todo' AND {state} = 'queued'",
+            f"        AND coalesce(jobs.scheduled_at, now()) < now() + {latest} * interval '1 s')",
             f"FOR NO KEY UPDATE OF {table} SKIP LOCKED",
         )
     )
 
 
-_LOST = text(_lost("theatres", job="run_job_id", state="run_status", going="running"))
-_LOST_INGESTIONS = text(_lost("verifications", job="job_id", state="phase", going="ingesting"))
+_LOST = text(
+    _lost(
+        "theatres",
+        job="run_job_id",
+        state="run_status",
+        going="running",
+        latest="(60 + 2 * :lease_seconds)",
+    )
+)
+_LOST_INGESTIONS = text(
+    _lost("verifications", job="job_id", state="phase", going="ingesting", latest="22000")
+)
 _TAKE_OFF = text("""
     UPDATE theatres SET run_epoch = run_epoch + 1,
         lost_workers = lost_workers + (run_status = 'running')::int

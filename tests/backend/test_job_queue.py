@@ -142,6 +142,18 @@ def test_a_run_that_loses_one_worker_after_another_waits_for_a_drawn_while(
     assert rescued(theatre) == []
 
 
+def test_a_clock_that_was_set_back_leaves_no_run_to_a_worker_or_a_moment_far_ahead(
+    theatre: Database,
+) -> None:
+    taken_up(theatre, heard_of="-1 hour")
+    assert rescued(theatre) == [THEATRE_ID]
+    execute(theatre, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 minute'")
+    assert rescued(theatre) == []
+    execute(theatre, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 year'")
+    assert rescued(theatre) == [THEATRE_ID]
+    assert theatre.rows(RUN) == [{"run_status": "queued", "run_epoch": 3, "lost_workers": 1}]
+
+
 @pytest.mark.parametrize("status", ["failed", "succeeded"])
 def test_a_run_whose_job_has_ended_without_it_is_queued_anew(
     theatre: Database, status: str
