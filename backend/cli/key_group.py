@@ -138,6 +138,8 @@ def _revoke_issuer(home: TrustHome, kid: str) -> Trust:
     if current is None:
         raise NotFoundError(f"expected a trust.json in {home.folder}, got none")
     current.find_key(kid)
+    # The new key counts from before the old one is refused: what is issued in between is signed.
+    at = now()
 
     async def revoked(address: str) -> Trust:
         engine = application_engine(address, pool_size=4)
@@ -148,11 +150,11 @@ def _revoke_issuer(home: TrustHome, kid: str) -> Trust:
                     keys = LogKeys(trust=current, sign_log=home.log_signer(current))
                     listener = await stack.enter_async_context(ChangeListener(address).listen())
                     await stack.enter_async_context(writing_log(engine, listener, keys))
-                trust = await log_revocation(engine, current, kid, at=now())
+                trust = await log_revocation(engine, current, kid, at=at)
             home.write(trust)
             if home.has_keys() and trust.keys[-1].revoked_index is not None:
-                trust = home.rotate(trust, at=now())
-            await publish_trust(engine, trust, at=now())
+                trust = home.rotate(trust, at=at)
+            await publish_trust(engine, trust, at=at)
         finally:
             await engine.dispose()
         return trust

@@ -95,11 +95,14 @@ async def log_commitment(held: TheatreLease, issuer: str) -> Logged:
     """Log the commitment of a theatre that is about to begin; keep its proof and its nonce.
 
     Returns once the log's checkpoint that has it is public. Raises InvalidTransitionError where
-    the log has closed it, or is not the one that has it, and errors as `append_entries`: then the
-    theatre stays as it is, and no call is made.
+    the log has closed it, or is not the one that has it, SigningKeyError, and errors as
+    `append_entries`: then the theatre stays as it is, and no call is made.
     """
     home = issuer_home()
-    trust = home.open(issuer=issuer, at=utc_now())
+    now = utc_now()
+    trust = home.open(issuer=issuer, at=now)
+    # A certificate from before its key would be not valid, for ever.
+    trust.check_clock(now)
     entry = theatre_commitment(held.theatre, held.coin)
     await _open_commitment(home, held, entry)
     proof = await prove_commitment(home, trust, entry)

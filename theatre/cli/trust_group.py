@@ -52,6 +52,8 @@ def show(*, as_json: bool) -> None:
 def rotate(*, as_json: bool) -> None:
     """Sign with a new key from now on; the old one counts for what it has signed."""
     home = issuer_home()
+    # By the key that counted when they were issued: the next one does not.
+    asyncio.run(sweep(at=datetime.now(UTC)))
     now = datetime.now(UTC)
     current = home.open(issuer=Workspace.from_environment().issuer, at=now)
     # Before the keys are changed: a log that was restored cannot say so.
@@ -73,10 +75,13 @@ def revoke(kid: str, *, as_json: bool) -> None:
     A key that may be in other hands is revoked; a new one signs from now on. What the log has
     before this still counts: a thief could not have put it there.
     """
-    home, now = issuer_home(), datetime.now(UTC)
+    home = issuer_home()
     current = home.read()
     if current is None:
         raise NotFoundError(f"expected one of your keys (none yet), got {kid!r:.100}")
+    # As `rotate`: what the log has before the revocation counts.
+    asyncio.run(sweep(at=datetime.now(UTC)))
+    now = datetime.now(UTC)
     entry = key_entry(current.find_key(kid), revoked_at=now)
     appended = asyncio.run(append_entries(home, current, [entry]))
     revoked = current.revoked(kid, index=appended.indices[0])

@@ -54,7 +54,7 @@ class LogBehindError(TransparencyError):
 
 
 class SigningKeyError(TransparencyError):
-    """The private key of an issuer or a log is not there, or belongs to another one."""
+    """The private key of an issuer or a log is not there, is another one, or counts only later."""
 
     code = "signing-key"
 

@@ -14,7 +14,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import ClockError, NotFoundError, ParseError
 from theatre.transparency.entries import EntryType, encode_entry
-from theatre.transparency.errors import MalformedError, SignatureError
+from theatre.transparency.errors import MalformedError, SignatureError, SigningKeyError
 from theatre.transparency.notes import VerifierKey, decode_base64, encode_base64
 from theatre.transparency.policy import Policy
 from theatre.transparency.statements import IssuerKey, SignedStatement
@@ -144,6 +144,16 @@ class Trust:
         for trusted in self.keys:
             if trusted.key.kid == signed.kid:
                 trusted.check_entry(at=at, index=index)
+
+    def check_clock(self, at: datetime) -> None:
+        """Raise SigningKeyError where the key that signs does not count yet at `at`."""
+        last = self.keys[-1]
+        if at < last.valid_from:
+            raise SigningKeyError(
+                f"expected a clock past {format_rfc3339(last.valid_from)}, from when on the key "
+                f"{last.key.kid} counts, got {format_rfc3339(at)}: set the clock right, or rotate "
+                "the key where it was wrong when this one was made"
+            )
 
     def rotated(self, key: IssuerKey, *, at: datetime) -> Trust:
         """Return the trust in which `key` signs from `at` on, and the last one until then."""

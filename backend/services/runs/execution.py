@@ -34,6 +34,7 @@ from backend.services.transparency.closing import (
     close_uncertified,
     log_commitment,
 )
+from backend.services.transparency.keys import require_counting
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.clock import parse_rfc3339
@@ -165,6 +166,7 @@ async def run_theatre(
             if coin is None:
                 # The run ends before the first call.
                 return NO_NONCE
+            require_counting(resources.require_keys().trust, at=resources.clock())
             return await log_commitment(engine, change_listener, stored, coin, monitor)
 
         async with open_replay(

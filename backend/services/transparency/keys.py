@@ -29,7 +29,7 @@ from backend.settings import Settings, variable
 from theatre.engine.canonical_json import canonical_line
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.entries import EntryType
-from theatre.transparency.errors import MalformedError
+from theatre.transparency.errors import MalformedError, SigningKeyError
 from theatre.transparency.notes import Sign
 from theatre.transparency.trust import Trust, key_entry
 
@@ -157,6 +157,14 @@ async def require_unrevoked(connection: AsyncConnection, trust: Trust) -> None:
             f"expected a key that may sign, got {kid}, which is revoked: start the service with a "
             "new one, which `echelon key trust FOLDER --issuer NAME --revoke KID` has made"
         )
+
+
+def require_counting(trust: Trust, *, at: datetime) -> None:
+    """Raise LogUnavailableError where the key that signs counts only after `at`."""
+    try:
+        trust.check_clock(at)
+    except SigningKeyError as error:
+        raise LogUnavailableError(str(error)) from error
 
 
 _LOOK_SECONDS = 0.1

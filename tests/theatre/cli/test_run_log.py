@@ -34,10 +34,11 @@ from theatre.files.trust_home import TRUST_HOME, TrustHome
 from theatre.transparency.bundle_proofs import Certified as Evidence
 from theatre.transparency.bundle_proofs import ProofCheck, Proofs, check_proofs, run_nonce
 from theatre.transparency.entries import EntryType, encode_entry
-from theatre.transparency.errors import LogForkError
+from theatre.transparency.errors import LogForkError, SigningKeyError
 from theatre.transparency.notes import Checkpoint, Note
 from theatre.transparency.proofs import LogProof
 from theatre.transparency.record import Commitment, LogRecord
+from theatre.transparency.statements import SignedStatement
 from theatre.transparency.trust import Trust
 
 ALL = {**dict.fromkeys(ProofCheck, True), ProofCheck.WITNESSES: None, ProofCheck.CLOSURE: None}
@@ -344,6 +345,29 @@ def test_a_certificate_that_was_not_logged_in_time_is_none(
     asyncio.run(sweep(at=utc_now()))
     assert unsigned.commitment(theatre_id).void_reason == "abandoned"
     assert not (unsigned.bundle(theatre_id) / "proofs").exists()
+
+
+@pytest.mark.parametrize("change", ["rotate", "revoke"])
+def test_what_is_certified_is_signed_before_its_key_is_changed(
+    unsigned: Place, change: str
+) -> None:
+    (theatre_id,), (key,) = unsigned.store.theatre_ids(), unsigned.trust.keys
+    kid = [key.key.kid] if change == "revoke" else []
+    assert CliRunner().invoke(cli, ["trust", change, *kid]).exception is None
+    unsigned.is_closed_once(theatre_id)
+    statement = (unsigned.bundle(theatre_id) / "proofs/certificate.sigstore.json").read_bytes()
+    assert SignedStatement.verify(statement, unsigned.trust.issuer_keys()).kid == key.key.kid
+
+
+def test_no_run_begins_by_a_clock_that_is_behind_its_key(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.begin(place.commit())
+    theatre_id = place.commit()
+    monkeypatch.setattr(run_log, "utc_now", lambda: utc_now() - timedelta(hours=1))
+    with pytest.raises(SigningKeyError, match="expected a clock past"):
+        place.begin(theatre_id)
+    assert (place.size, place.issuer.open_commitments.find(theatre_id)) == (1, None)
 
 
 def test_a_theatre_that_never_began_is_not_in_the_log(place: Place) -> None:
