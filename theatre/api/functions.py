@@ -5,19 +5,22 @@ They import what does the work when they are called: who has imported them has w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from theatre.api.errors import Requirement, UsageError, require_verdict
-from theatre.api.results import Run, Validation
+from theatre.api.results import Episode, Run, Validation
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import NotFoundError
 
 if TYPE_CHECKING:
     from theatre.engine.bundle_check import CheckReport
     from theatre.engine.replay import Progress
+    from theatre.files.datasets import DatasetRoots
+    from theatre.files.theatre_store import TheatreView
 
 
 def run(
@@ -49,12 +52,10 @@ def run(
     """
     from theatre.api import runs
     from theatre.api.callables import with_callable
-    from theatre.api.episodes import read_run
     from theatre.api.rehearsal import rehearse_document
     from theatre.api.template_files import open_template
     from theatre.api.theatre_run import RunOptions
     from theatre.api.workspace import Workspace
-    from theatre.files.recorded_run import recorded_run
 
     if concurrency is not None and concurrency < 1:
         raise UsageError(f"expected concurrency of 1 or more, got {concurrency}")
@@ -77,7 +78,15 @@ def run(
     runs.run_to_end(theatre_id, workspace, options, on_progress)
     view = workspace.store.view(theatre_id)
     roots = workspace.datasets_for(view.template_folder)
-    return Run.settled(runs.run_report(view), lambda: read_run(recorded_run(view, roots)))
+    return Run.settled(runs.run_report(view), partial(_read_theatre, view, roots))
+
+
+def _read_theatre(view: TheatreView, roots: DatasetRoots) -> Iterator[Episode]:
+    """Read a run's episodes; by its name, so that a `Run` can go to another process."""
+    from theatre.api.episodes import read_run
+    from theatre.files.recorded_run import recorded_run
+
+    return read_run(recorded_run(view, roots))
 
 
 def pin(draft: str | Path | Mapping[str, object]) -> JsonObject:

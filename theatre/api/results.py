@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -210,7 +211,7 @@ class Run:
             scores=read_scores(report),
             certificate=None,
             bundle=None,
-            _read=lambda: iter(episodes),
+            _read=partial(iter, episodes),
         )
 
     @classmethod

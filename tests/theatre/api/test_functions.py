@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import json
+import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -98,6 +99,7 @@ def test_a_callable_is_rehearsed_and_nothing_is_kept(place: Place) -> None:
     assert (rehearsed.certificate, rehearsed.bundle, rehearsed.theatre_id) == (None, None, None)
     assert seen[-1] == (EPISODES, EPISODES)
     assert not (place.folder / "none").exists()
+    assert_goes_to_another_process(rehearsed)
     third = [*rehearsed.episodes()][2]
     assert (third.input_data, third.answers, third.expected, third.scores, third.error) == (
         {"number": 3},
@@ -108,6 +110,12 @@ def test_a_callable_is_rehearsed_and_nothing_is_kept(place: Place) -> None:
     )
 
 
+def assert_goes_to_another_process(one: Run) -> None:
+    """As what a function comes to that a pool of processes runs."""
+    returned = pickle.loads(pickle.dumps(one))  # noqa: S301 - written here
+    assert (returned.report, [*returned.episodes()]) == (one.report, [*one.episodes()])
+
+
 def test_a_callable_is_certified_logged_and_checked(certified: Run) -> None:
     assert (certified.outcome, certified.tier) == ("certified", "UNVERIFIED")
     assert certified.bundle is not None
@@ -115,6 +123,7 @@ def test_a_callable_is_certified_logged_and_checked(certified: Run) -> None:
     assert str(certified.certificate.scores["right"]) == EIGHT_RIGHT
     assert certified.certificate.document["version_source"] == "computed"
     assert [one.outcome for one in certified.episodes()] == ["scored"] * EPISODES
+    assert_goes_to_another_process(certified)
     report = check(certified.bundle, require="logged")
     assert report.verdict == "valid, logged"
     template = parse_object((certified.bundle / "template.json").read_bytes())
