@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from backend.errors import SettingsError
 from backend.evidence_store import EvidenceStore
-from backend.services.accepted_templates import AcceptedTemplates
 from backend.services.constructs import ConstructAccess
 from backend.services.ground_truth import GroundTruth
 from backend.services.judge_access import JudgeAccess
@@ -18,8 +18,9 @@ from backend.services.transparency.keys import IssuerKeys, own_trust_file
 from backend.services.transparency.signatures import CertificateSignatures
 from backend.services.verifications.repository_access import RepositoryAccess
 from backend.settings import Settings
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, canonical_sha256, parse_object
 from theatre.engine.clock import Clock
+from theatre.engine.commitment import content_hash
 from theatre.engine.errors import InvalidTemplateError
 from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry, resource_root
@@ -28,6 +29,65 @@ from theatre.oracles.construct_registry import ConstructRegistry, read_accepted_
 from theatre.oracles.in_process import NO_MODULES, ListedModules
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.scorers import load_computations, load_episode_runners, load_scorers
+
+
+class AvailableTemplate(NamedTuple):
+    """A template that ships or is accepted; of one that only the operator knows, name and hash."""
+
+    name: str
+    content_hash: str
+    sha256: str | None
+    template_family: str | None
+    display_name: str | None
+    ships: bool
+    accepted: bool
+
+
+class AcceptedTemplates:
+    """The operator's list of content hashes, and the templates that ship with this release."""
+
+    def __init__(self, named: Mapping[str, str]) -> None:
+        """Take the operator's names and the content hash of each."""
+        self._named = dict(named)
+        self.content_hashes: Sequence[str] = sorted(set(named.values()))
+
+    def available(self) -> list[AvailableTemplate]:
+        """Return what ships, then what else is accepted, each by name. Blocks the first time."""
+        shipped = [
+            one._replace(accepted=one.content_hash in self.content_hashes)
+            for one in _shipped_templates()
+        ]
+        known = {one.content_hash for one in shipped}
+        others = [
+            AvailableTemplate(name, hash_, None, None, None, ships=False, accepted=True)
+            for name, hash_ in sorted(self._named.items())
+            if hash_ not in known
+        ]
+        return [*shipped, *others]
+
+
+@cache
+def _shipped_templates() -> tuple[AvailableTemplate, ...]:
+    folder = resource_root() / "fixtures" / "templates"
+    documents = [
+        parse_object(path.read_bytes())
+        for path in folder.rglob("*.json")
+        if not path.name.endswith(".expected.json")
+    ]
+    found = [
+        AvailableTemplate(
+            name=str(document["theatre_id"]),
+            content_hash=content_hash(document),
+            sha256=canonical_sha256(document),
+            template_family=str(document["template_family"]),
+            display_name=str(document["display_name"]),
+            ships=True,
+            accepted=False,
+        )
+        for document in documents
+    ]
+    return tuple(sorted(found))
+
 
 GITHUB_TOKEN = "GITHUB_TOKEN"  # noqa: S105 - the name of the variable
 """The token comes from the environment of the worker process alone."""

@@ -1,13 +1,16 @@
-"""Documents frozen for good, results that survive the journal, ranges of numbers."""
+"""Documents frozen for good, results that survive the journal, ranges of numbers, and criteria."""
 
 import itertools
 import json
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from dataclasses import FrozenInstanceError
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
+from tests.theatre.test_template_validator import ERRORS, REPLAY, VALIDATOR, edited
 from theatre.engine.canonical_json import (
     JsonObject,
     JsonValue,
@@ -25,6 +28,7 @@ from theatre.engine.models import (
     Scored,
     Scorer,
     ScorerKind,
+    TheatreCriteria,
     Verdict,
     freeze_json,
     freeze_object,
@@ -225,3 +229,30 @@ def test_a_scorer_is_pinned_by_name_and_version() -> None:
         name="half", version="3", kind=ScorerKind.EXACT, params_schema={}, score=lambda _: 0.5
     )
     assert scorer.pin == "half@3"
+
+
+WEIGHTS = "/criteria/weights"
+
+
+def test_criteria_are_frozen_and_closed() -> None:
+    criteria = TheatreCriteria(criteria_ids=("a", "b"))
+    assert (criteria.criteria_human, criteria.weights) == ("", {})
+    with pytest.raises(FrozenInstanceError):
+        criteria.criteria_human = "changed"  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="Unexpected keyword argument"):
+        TypeAdapter(TheatreCriteria).validate_python({"criteria_ids": ["a"], "bonus": 1})
+
+
+def test_weights_may_miss_one_by_a_millionth_and_by_no_more() -> None:
+    for weight, is_valid in ((0.300001, True), (0.300002, False)):
+        report = VALIDATOR.validate(edited(REPLAY, {f"{WEIGHTS}/left": weight}))
+        assert (report.errors == ()) is is_valid
+
+
+def test_each_rule_of_weights_has_a_case_in_the_table() -> None:
+    assert {case.rule for case in ERRORS if case.rule.startswith("weights-")} == {
+        "weights-cover-criteria",
+        "weights-finite-and-not-negative",
+        "weights-sum-to-one",
+        "weights-within-criteria",
+    }

@@ -1,13 +1,17 @@
-"""`from theatre import …`: rehearse, certify, check and validate in this process."""
+"""`from theatre import …`: rehearse, certify, check, validate, and `@scorer`, in this process."""
 
 import asyncio
+import hashlib
+import importlib
 import importlib.util
 import json
 import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import pytest
@@ -19,11 +23,13 @@ from theatre import (
     InvalidTemplateError,
     NotFoundError,
     Run,
+    ScoringCase,
     TheatreError,
     UsageError,
     VerdictError,
     check,
     run,
+    scorer,
     validate,
 )
 from theatre.api.callables import with_callable
@@ -31,7 +37,9 @@ from theatre.api.runs import go_on_or_commit
 from theatre.api.workspace import Workspace
 from theatre.cli import cli
 from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.models import ScorerKind
 from theatre.files.trust_home import TRUST_HOME
+from theatre.scorers import registered_scorers
 
 EIGHT_RIGHT = "1.000 [0.676, 1.000], n 8"
 
@@ -247,3 +255,51 @@ def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
     (tmp_path / "certificate.json").write_text('{"tier": "PROVEN"}', "utf-8")
     with pytest.raises(UsageError, match="expected a calibration certificate"):
         Certificate.read(tmp_path)
+
+
+NEAR = '''
+from theatre import scorer
+
+
+@scorer(kind="exact")
+def near(answer, expected):
+    """Score by distance."""
+    return max(0.0, 1 - abs(answer - expected) / 10)
+'''
+
+
+def module(folder: Path, text: str, name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    (folder / f"{name}.py").write_text(text, "utf-8")
+    monkeypatch.syspath_prepend(folder)
+    importlib.invalidate_caches()
+    return importlib.import_module(name)
+
+
+def test_an_entry_point_registers_it_under_the_hash_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = module(tmp_path, NEAR, "near_scorer", monkeypatch).near
+    entry = EntryPoint("near", "near_scorer:near", "echelon.scorers")
+    near = registered_scorers([entry])["near"]
+    assert [near] == [declared]
+    assert near.pin == f"near@{hashlib.sha256(NEAR.encode()).hexdigest()[:12]}"
+    assert near.kind is ScorerKind.EXACT
+    case = ScoringCase(input_data={}, expected=9, answer=7, params={}, hops={})
+    assert (near.score(case), declared(7, 9)) == (0.8, 0.8)
+
+
+def test_an_edit_of_the_file_is_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = module(tmp_path, NEAR, "near_first", monkeypatch)
+    second = module(tmp_path, NEAR.replace("/ 10", "/ 100"), "near_second", monkeypatch)
+    assert first.near.version != second.near.version
+
+
+def test_what_no_one_could_compute_again_is_refused() -> None:
+    with pytest.raises(ValueError, match="judged"):
+        scorer(kind="judged")(lambda _, __: 1.0)  # type: ignore[arg-type]
+    names: dict[str, object] = {}
+    exec("def typed(answer, expected): return 1.0", names)  # noqa: S102 - as in a shell
+    with pytest.raises(ValueError, match="from a file, or a version"):
+        scorer(kind="exact")(names["typed"])  # type: ignore[arg-type]

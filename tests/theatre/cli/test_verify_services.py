@@ -1,14 +1,22 @@
-"""Oracles behind a URL: found out by a probe, spoken to plainly where they know no envelope."""
+"""Oracles behind a URL: found out by a probe, spoken to plainly where they know no envelope.
+
+No change is too odd for them, and a token leaves no trace.
+"""
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.theatre.cli.doubler import PIN
+from tests.theatre.echelon_process import Answer
+from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, envelope, response, serving
+from tests.theatre.verification.git_history import Commit, repository
+from tests.theatre.verification.github_service import FakeTime, GitHubService
 from tests.theatre.verification.verify_command import COMMITS, command, verify
 from theatre.engine.canonical_json import parse_object
 
@@ -138,3 +146,121 @@ def test_the_version_of_a_plain_oracle_cannot_be_taken_from_its_bundle(tmp_path:
     check = command(tmp_path, "check", bundle, "--json")
     failed = {line["id"] for line in check.document["checks"] if line["ok"] is False}
     assert (check.code, "tier" in failed) == (10, True)
+
+
+# As records, 10,000 files are always made (test_local_history.py).
+MANY = 10_000 if os.environ.get("ECHELON_SOAK") == "1" else 1_000
+BIG = (b"x" * 999 + b"\n") * 3_100
+ODD = [
+    Commit(message=b"Begin", files={b"a.py": b"def one(): pass\n", b"old.txt": b"text\n" * 20}),
+    Commit(message=b"Three megabytes", files={b"big.py": BIG}),
+    Commit(message=b"A picture", files={b"logo.png": b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"}),
+    Commit(message=b"Only a name", renames={b"old.txt": b"new.txt"}),
+    Commit(message=b"", files={b"a.py": b"def two(): pass\n"}),
+    Commit(message=b"Gr\xfc\xdfe \x00"[:-1], files={b"l\xe4nge.txt": b"caf\xe9 \xff\xfe\n"}),
+    Commit(
+        message=b"Many files",
+        files={b"many/f%05d.txt" % n: b"%d\n" % n for n in range(MANY)},
+    ),
+    Commit(message=b"A branch", files={b"b.py": b"def branch(): pass\n"}, parents=[0]),
+    Commit(
+        message=b"Merge it",
+        files={b"b.py": b"def branch(): pass\n", b"c.py": b"def both(): pass\n"},
+        parents=[6, 7],
+    ),
+]
+
+
+def test_no_change_is_too_odd_for_a_run(tmp_path: Path) -> None:
+    repository(tmp_path / "repo", ODD)
+    answer = command(
+        tmp_path,
+        *("verify", "--repo", tmp_path / "repo", "--history", "first-parent"),
+        *("--construct", "construct:change_extractive", "--min-replays", "8"),
+        *("--output", tmp_path / "kept", "--json", "--quiet"),
+    )
+    assert (answer.code, answer.document["check"]["verdict"]) == (0, "valid, logged")
+    assert answer.document["episode_counts"]["scored"] == 8
+    lines = (tmp_path / "kept" / "ground_truth.jsonl").read_bytes().splitlines()
+    records: list[Any] = [parse_object(line) for line in lines]
+    assert [record["title"] for record in records] == [
+        *("Begin", "Three megabytes", "A picture", "Only a name", ""),
+        *("Gr\\xfc\\xdfe", "Many files", "Merge it"),
+    ]
+    assert len(records[1]["diff_content"]) > 3_000_000
+    assert records[1]["omitted"]["diff_bytes"] == 0
+    assert "Binary files" in records[2]["diff_content"]
+    assert records[3]["files_changed"] == ["new.txt"]
+    assert records[5]["files_changed"] == ["l\\xe4nge.txt"]
+    assert len(records[6]["files_changed"]) == MANY
+    assert records[7]["files_changed"] == ["b.py", "c.py"]
+
+
+TOKEN = "ghp_planted0123456789abcdefghijklmnopqrst"  # noqa: S105  # opens nothing
+ORACLE = '''
+"""Says all that it can see of the run."""
+
+import os
+import sys
+
+
+def summarise(input_data):
+    seen = repr((dict(os.environ), sys.argv, input_data))
+    return {"summary": seen, "key_claims": ["1 file."], "follow_up_response": "1"}
+'''
+
+
+def ask(folder: Path, *given: str | Path) -> tuple[Answer, GitHubService]:
+    """Run a command with the token, against a service that speaks GitHub's REST."""
+    service = GitHubService(pulls=10, time=FakeTime())
+    with serving(service.respond) as server:
+        more = {"GITHUB_TOKEN": TOKEN, "GITHUB_API_URL": f"http://127.0.0.1:{server.port}"}
+        return forked(*given, home=folder / "home", more=more), service
+
+
+def traces(folder: Path, answer: Answer) -> list[str]:
+    """Return where the token is found: files by name, and the streams of the command."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    found = [str(path) for path in files if TOKEN.encode() in path.read_bytes()]
+    said = answer.stdout + answer.stderr
+    return [*found, *(["the command's own words"] if TOKEN in said else [])]
+
+
+def test_a_whole_run_leaves_no_trace_of_the_token(tmp_path: Path) -> None:
+    (tmp_path / "curious.py").write_text(ORACLE, encoding="utf-8")
+    answer, service = ask(
+        tmp_path,
+        *("verify", "--repo", "https://github.com/o/n", "--construct", "curious:summarise"),
+        *("--folder", tmp_path, "--output", tmp_path / "kept", "--min-replays", "8"),
+        *("--verbose", "--log-json", tmp_path / "log.jsonl"),
+    )
+    assert (answer.code, service.tokens) == (0, {f"Bearer {TOKEN}"})
+    kept = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    assert len(kept) > 20
+    assert any(b"'ECHELON_CONSTRUCT_VERSION':" in path.read_bytes() for path in kept)
+    assert traces(tmp_path, answer) == []
+    template = parse_object((tmp_path / "kept" / "template.json").read_bytes())
+    config = template["product_theatre_config"]
+    assert isinstance(config, dict)
+    assert (config["disclosure"], config["ground_truth_source"]) == ("hashes", "GITHUB_API")
+    certificate = parse_object((tmp_path / "kept" / "verification_certificate.json").read_bytes())
+    assert certificate["ground_truth_source"] == "https://github.com/o/n"
+    assert certificate["commit_range"] == f"{1:040x}..{9:040x}"
+
+
+@pytest.mark.parametrize(
+    ("repository", "code"),
+    [
+        ("https://github.com/o/nowhere", 5),
+        (f"https://x:{TOKEN}@github.com/o/n", 5),
+        (f"https://{TOKEN}@github.com/o/n", 5),
+        (f"https://github.com/o/n?access_token={TOKEN}", 0),
+        (f"https://github.com/{TOKEN}", 5),
+    ],
+)
+def test_neither_a_refusal_nor_a_careless_url_repeats_it(
+    tmp_path: Path, repository: str, code: int
+) -> None:
+    given = ("ingest", "--repo", repository, "--log-json", tmp_path / "log.jsonl")
+    answer, _ = ask(tmp_path, *given, "--output", tmp_path / "kept")
+    assert (answer.code, traces(tmp_path, answer)) == (code, [])

@@ -1,11 +1,18 @@
-"""What evaluators say of debates, by the formulas, worked out by hand."""
+"""What evaluators say of debates, by the formulas, worked out by hand.
+
+The shipped auditor is a program of its own; it finds the same.
+"""
 
 import copy
+import importlib
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.theatre.debate.auditor_trial import CORRUPTIONS, audit
 from tests.theatre.debate.debates import ADVICE, a_debate, as_bytes, read
 from tests.theatre.debate.scripted_runs import scripted, valid
 from tests.theatre.debate.spoken_turns import (
@@ -17,6 +24,7 @@ from tests.theatre.debate.spoken_turns import (
     turn,
 )
 from theatre.debate.blind import blind
+from theatre.debate.episodes.runner import FAULTS
 from theatre.debate.evaluators import EVALUATORS, evaluate, pid, raudit, rca, t3
 from theatre.debate.evaluators.crit import Rated, quality_of
 from theatre.debate.models import Debate
@@ -266,3 +274,28 @@ def test_results_name_the_artefact_and_leave_it_alone() -> None:
         "t3_struct/1": "textual",
     }
     assert artefact.data == data
+
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+EPISODES = FIXTURES / "ground_truth" / "product_debate_auditor_v1.jsonl"
+MODULES = ("auditor", "argument_faults", "broken_rules", "turn_text")
+
+
+def test_auditors_are_given_the_codes_and_the_words_of_the_faults_that_are_planted() -> None:
+    assert [*FAULTS.items()] == [(one.expected, one.name.partition(" ")[2]) for one in CORRUPTIONS]
+
+
+def test_it_finds_in_every_episode_what_the_package_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FIXTURES / "constructs" / "debate"))
+    auditor = importlib.import_module("auditor")
+    for line in EPISODES.read_bytes().splitlines():
+        asked = json.loads(line)["input_data"]
+        for one in (asked, {"earlier": None, **asked.get("twin", {})}):
+            if "debate" not in one:
+                continue
+            earlier = one.get("earlier")
+            found = auditor.structural({"debate": one["debate"], "earlier": earlier})["findings"]
+            expected = audit(one["debate"], earlier=earlier)
+            assert {(each["turn"], each["code"]) for each in found} == {*expected}
+    for name in MODULES:
+        sys.modules.pop(name, None)
