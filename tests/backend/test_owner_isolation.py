@@ -15,7 +15,6 @@ from tests.backend.recorded_examples import AN_ANSWER
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.theatre_templates import cartograph
 
-A_CLOSING = {"event_type": "debate_closed", "detail": {"members": {}}}
 BODIES: dict[str, object] = {
     "append_debate_events": {
         "events": [{"event_type": "debate_closed", "detail": {"members": {}}}]
