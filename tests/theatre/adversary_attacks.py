@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -34,6 +35,7 @@ from tests.theatre.forged_bundle import (
     with_records,
 )
 from tests.theatre.forked_echelon import forked
+from tests.theatre.played_runs import OWN_RUNNER
 from tests.theatre.rated_runs import details, rate, rated_stage, rating, trail_of
 from tests.theatre.runs import (
     CHAIN,
@@ -45,6 +47,7 @@ from tests.theatre.runs import (
     PILOT,
     REFUSED,
     WRONG,
+    Answer,
     Finished,
     ScriptedAdapter,
     answer_as_asked,
@@ -457,6 +460,64 @@ def no_single_field(folder: Path) -> str:
     return f"paid: {findings_of(stage.run(ScriptedAdapter(lambda _: said)), 'baseline')}"
 
 
+def saying(colour: JsonValue) -> Answer:
+    """Return a construct that gives one answer to everything."""
+    return lambda _: {"output_data": {**EXPECTED, "colour": colour}}
+
+
+def right_for_all(folder: Path) -> str:
+    """Write expectations of which none is right for another, and one answer is for all."""
+    names = [f"part {number}" for number in range(60)]
+    near: JsonObject = {"field": "colour", "expected": "colour", "abs": 51}
+    tricks: tuple[tuple[str, JsonObject, list[JsonValue], JsonValue], ...] = (
+        ("numeric_tolerance", near, [[0, 101][n % 2] + n / 100 for n in range(60)], 50.8),
+        (
+            "label_accuracy",
+            {"field": "colour", "expected": "colour"},
+            [{name: "there"} for name in names],
+            dict.fromkeys(names, "there"),
+        ),
+    )
+    ends = set()
+    for scorer, params, right, said in tricks:
+        asked: list[JsonObject] = [
+            {**one, "expected_output": {**EXPECTED, "colour": colour}}
+            for one, colour in zip(episodes(60), right, strict=True)
+        ]
+        changes: JsonObject = {
+            "/scoring/criteria_scorers/colour": {"scorer": scorer, "params": params},
+            "/scorer_pins": {"numeric_tolerance": "1", scorer: "1"},
+        }
+        stage = pilot_stage(folder / scorer, asked, changes=changes)
+        finished = stage.run(ScriptedAdapter(saying(said)))
+        scores: Any = finished.document("certificate.json")["scores"]
+        assert scores["colour"] == 1
+        ends.add(f"paid: {findings_of(finished, 'baseline')}")
+    return "; ".join(ends)
+
+
+def own_runner(folder: Path) -> str:
+    """Install a runner that makes the right answer of one word, which no baseline says."""
+    asked: list[JsonObject] = [
+        {
+            **one,
+            "input_data": {"seq": number, "right": f"hue {number}"},
+            "expected_output": {**EXPECTED, "colour": f"hue {number}"},
+        }
+        for number, one in enumerate(episodes(60))
+    ]
+    stage = pilot_stage(
+        folder, asked, changes={"/product_theatre_config/episode_runner": OWN_RUNNER.name}
+    )
+    word = ScriptedAdapter(lambda _: {"output_data": {"word": "please"}})
+    with_own = partial(replace, runners={OWN_RUNNER.name: OWN_RUNNER})
+    finished = stage.run(word, around=with_own)
+    certificate: Any = finished.document("certificate.json")
+    assert certificate["composite_score"] == 1
+    assert not [one for one in certificate["findings"] if one.startswith("baseline")]
+    return f"paid: {findings_of(finished, 'own-scorer')}"
+
+
 def guess_again(folder: Path) -> str:
     """Commit a shape that only right answers have, and guess anew when the engine asks again."""
     colours = ("red", "blue", "teal")
@@ -562,6 +623,8 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "matched-clusters": matched_clusters,
     "no-single-field": no_single_field,
     "guess-again": guess_again,
+    "own-runner": own_runner,
+    "right-for-all": right_for_all,
     "set-back": set_back,
 }
 """Attack by the name of its row."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import UUID, uuid5
 
-from tests.theatre.played_runs import RUNNER
+from tests.theatre.played_runs import OWN_RUNNER, RUNNER
 from tests.theatre.runs import LATE
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.check import check_bundle
@@ -36,7 +36,7 @@ REGISTRY = SchemaRegistry()
 SCORERS = load_scorers()
 COMPUTATIONS = load_computations()
 SANITISER = TextSanitiser()
-RUNNERS = {RUNNER.name: RUNNER}
+RUNNERS = {one.name: one for one in (RUNNER, OWN_RUNNER)}
 
 _UNSUMMED = frozenset({"manifest.json", "SHA256SUMS", "certificate.json", "reproduction.json"})
 

@@ -37,6 +37,15 @@ def is_lucky(seed: str) -> bool:
 
 
 RUNNER = EpisodeRunner(name="guess", version="1", max_calls=2, play=guess)
+
+
+def pay(input_data: JsonObject, _: str) -> EpisodePlay:
+    """Give the right answer to who says the word."""
+    answer = yield {"ask": "anything"}
+    return {"colour": input_data["right"], "recall": 0.5} if answer.get("word") else {}
+
+
+OWN_RUNNER = EpisodeRunner(name="pays", version="1", max_calls=1, play=pay)
 PLAYED: Mapping[str, JsonValue] = {"/product_theatre_config/episode_runner": "guess"}
 
 EPISODES: list[JsonObject] = [

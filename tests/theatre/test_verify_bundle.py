@@ -367,6 +367,7 @@ RULES = [
     (PEOPLE, "a text for null", f"{ATTEMPT}/reason", TRIED, "the reason ''"),
     (RECORDS, "another text", f"{ATTEMPT}/raw", MISFIT, "output-spec without the output"),
     (RECORDS, "an item less", ATTEMPT, FAILED, "not tried again"),
+    (RECORDS, "an item more", ATTEMPT, MISFIT, "tried again after"),
     (RECORDS, "an item more", ATTEMPT, UNSENT, "more than one attempt"),
     (RECORDS, "an item less", f"{CLEANING}/wrong_keys/*", UNSENT, "all its names could"),
     (RECORDS, "another hash", f"{CLEANING}/tables_sha256", CLEANED, "other tables"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, agree, exact_number, params_schema
+from theatre.scorers.numeric_tolerance import within_most
 
 _OWN_PARAMS: JsonObject = {
     "fields": {
@@ -51,10 +53,24 @@ def _match(answer: JsonValue, expected: JsonValue, allowed: Fraction) -> bool:
     return abs(given - wanted) <= allowed
 
 
+def all_members(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
+    """Return the members of all expectations, numbers within `abs` of as many as possible."""
+    found: dict[str, list[JsonValue]] = {}
+    for one in expectations:
+        for name, value in one.items() if isinstance(one, dict) else ():
+            found.setdefault(name, []).append(value)
+    allowed: JsonObject = {"abs": params.get("abs", 0)}
+    return {
+        name: values[0] if None in map(exact_number, values) else within_most(values, allowed)
+        for name, values in found.items()
+    } or None
+
+
 SCORER = Scorer(
     name="field_match",
     version="1",
     kind=ScorerKind.EXACT,
     params_schema=params_schema(_OWN_PARAMS),
     score=score,
+    one_for_all=all_members,
 )

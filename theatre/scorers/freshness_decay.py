@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import cast
 
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.arithmetic import exact
 from theatre.engine.scoring.provider import Absent, at_path
@@ -58,6 +59,12 @@ def half_power(times: Fraction) -> float:
     return float(_DIGITS.quantize(left, _PLACES))
 
 
+def earliest(expectations: Sequence[JsonValue], _: JsonObject) -> JsonValue:
+    """Return the earliest of the expected times: it is after none of the others."""
+    times = [(moment, one) for one in expectations if (moment := parse_moment(one)) is not None]
+    return min(times, default=(None, None), key=lambda time: time[0])[1]
+
+
 SCORER = Scorer(
     name="freshness_decay",
     version="1",
@@ -67,5 +74,6 @@ SCORER = Scorer(
         "oneOf": [{"required": ["reference"]}, {"required": ["expected"]}],
     },
     score=score,
+    one_for_all=earliest,
     needs_expectation=False,
 )

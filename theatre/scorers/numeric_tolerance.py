@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from fractions import Fraction
 
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, exact_number, params_schema
 
@@ -24,12 +27,26 @@ def score(case: ScoringCase) -> float:
     answer = exact_number(case.answer)
     if answer is None:
         return 0.0
-    allowed = max(_tolerance(case, "abs"), _tolerance(case, "rel") * abs(expected))
-    return 1.0 if abs(answer - expected) <= allowed else 0.0
+    return 1.0 if abs(answer - expected) <= _allowed(expected, case.params) else 0.0
 
 
-def _tolerance(case: ScoringCase, name: str) -> Fraction:
-    return exact_number(case.params.get(name)) or Fraction(0)
+def _allowed(expected: Fraction, params: JsonObject) -> Fraction:
+    fixed, share = (exact_number(params.get(name)) or Fraction(0) for name in ("abs", "rel"))
+    return max(fixed, share * abs(expected))
+
+
+def within_most(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
+    """Return a number within the tolerance of as many expectations as possible."""
+    numbers = [one for one in map(exact_number, expectations) if one is not None]
+    lows = sorted(one - _allowed(one, params) for one in numbers)
+    highs = sorted(one + _allowed(one, params) for one in numbers)
+    if not numbers:
+        return None
+    # Where most have begun and not yet ended; as far as the next end all of these hold.
+    begin = max(lows, key=lambda low: bisect_right(lows, low) - bisect_left(highs, low))
+    middle = (begin + highs[bisect_left(highs, begin)]) / 2
+    most = Fraction(sys.float_info.max)
+    return float(max(-most, min(most, middle)))
 
 
 SCORER = Scorer(
@@ -40,4 +57,5 @@ SCORER = Scorer(
         {"abs": _TOLERANCE, "rel": _TOLERANCE}, required=("field", "expected")
     ),
     score=score,
+    one_for_all=within_most,
 )

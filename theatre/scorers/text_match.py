@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import string
+from collections import Counter
+from collections.abc import Sequence
 
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, params_schema
 
@@ -46,10 +48,32 @@ def _prepare(text: str, params: JsonObject) -> str:
     return text.strip(_TRIMMED if params.get("ignore_punctuation") else string.whitespace)
 
 
+def right_for_most(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
+    """Return the expected text that is, begins or ends with as many of the others as possible."""
+    wanted: Counter[str] = Counter()
+    for one in expectations:
+        texts = one if isinstance(one, list) else [one]
+        wanted.update({_prepare(text, params) for text in texts if isinstance(text, str)})
+    place = params.get("at", "whole")
+    turn = -1 if place == "end" else 1
+    best, most = None, 0
+    beginnings: list[tuple[str, int]] = []
+    # In this order a text comes right behind those that it begins with, and their others.
+    for text in sorted(text[::turn] for text in wanted):
+        while beginnings and not text.startswith(beginnings[-1][0]):
+            beginnings.pop()
+        within = beginnings[-1][1] if beginnings and place != "whole" else 0
+        beginnings.append((text, within + wanted[text[::turn]]))
+        if beginnings[-1][1] > most:
+            best, most = text[::turn], beginnings[-1][1]
+    return best
+
+
 SCORER = Scorer(
     name="text_match",
     version="1",
     kind=ScorerKind.EXACT,
     params_schema=params_schema(_OWN_PARAMS, required=("field",)),
     score=score,
+    one_for_all=right_for_most,
 )

@@ -71,6 +71,8 @@ SCORER_KINDS: Final = {
     "timestamp_order": "exact",
 }
 """What the scores of each shipped scorer rest on, in any version (docs/scorers.md, "Kinds")."""
+RUNNERS: Final = {"single_call", "axion", "axion_pair", "debate"}
+"""The episode runners that a release ships: what scorers see of an episode, they make."""
 FORM_SCORERS: Final = {"freshness_decay", "json_schema", "record_completeness", "timestamp_order"}
 """Exact ones that hold an answer to an expectation only where `params` name one, or never."""
 
@@ -163,6 +165,8 @@ class Plan:
         self.scorers: dict[str, str] = {
             name: scorers.get(name, {}).get("scorer", "exact_match") for name in self.ids
         }
+        config = template.get("product_theatre_config") or {}
+        self.runner: str = config.get("episode_runner", "single_call")
         self.recorded = recorded_types(template)
         self.of_others = criteria_of_others(template)
         self.form_alone = {
@@ -196,16 +200,20 @@ class Plan:
     def scorer_findings(self) -> list[str]:
         """Return a code for each criterion that says less of the construct than it seems to.
 
-        An unknown scorer decides it, another construct of the chain answered it, the form of an
-        answer is all that counts, who answers judges it, or it weighs less than a tenth of what its
-        judge decides elsewhere.
+        An unknown scorer decides it or an unknown runner makes what is scored, another construct of
+        the chain answered it, the form of an answer is all that counts, who answers judges it, or
+        it weighs less than a tenth of what its judge decides elsewhere.
         """
         decides = {
             name: self.scorers[name]
             for name, share in zip(self.ids, self.shares, strict=True)
             if share and self.human.get(name) != 1
         }
-        own = [f"own-scorer:{name}" for name, it in decides.items() if it not in SCORER_KINDS]
+        own = [
+            f"own-scorer:{name}"
+            for name, it in decides.items()
+            if it not in SCORER_KINDS or self.runner not in RUNNERS
+        ]
         own += [f"answered-by-another:{name}" for name in decides if name in self.of_others]
         own += [f"form-alone:{name}" for name in decides if name in self.form_alone]
         own += [f"judges-itself:{name}" for name in decides if name in self.judged_by_own]

@@ -52,6 +52,9 @@ from theatre.engine.models import (
     turn_of,
 )
 
+BEST = "one_for_all"
+"""A fifth answer, which the scorer itself takes for right most often, if it knows one."""
+
 Counts = Counter[tuple[str | None, tuple[float | str, ...]]]
 """(cluster, results in the order of the criteria) → episodes with just these."""
 
@@ -150,7 +153,7 @@ class _Baselines:
         """Return `scores/baselines.json`, recomputed."""
         reasons = {name: self._why_not(name) for name in self._plan.scorers}
         names = [name for name, reason in reasons.items() if reason is None]
-        counts: dict[str, Counts] = {baseline: Counter() for baseline in BASELINES}
+        counts: dict[str, Counts] = {baseline: Counter() for baseline in (*BASELINES, BEST)}
         runner = self._evidence.runner
         try:
             if names and runner is not None:
@@ -159,8 +162,13 @@ class _Baselines:
                 self._score(names, counts)
         except UnplayableError:
             reasons = {name: reason or "unplayable" for name, reason in reasons.items()}
-            counts = {baseline: Counter() for baseline in BASELINES}
-        scored = {baseline: self._scores(counts[baseline]) for baseline in BASELINES}
+            counts = {baseline: Counter() for baseline in counts}
+        scored = {baseline: self._scores(of_one) for baseline, of_one in counts.items()}
+        for name, one in scored.pop(BEST).items():
+            if all(
+                one["score"] > other[name]["score"] for other in scored.values() if name in other
+            ):
+                scored["most_frequent"][name] = one
         return {
             "episodes": len(self._drawn),
             "criteria": {
@@ -297,16 +305,18 @@ class _Baselines:
     def _score(self, names: Sequence[str], counts: Mapping[str, Counts]) -> None:
         """Put the four answers of each drawn episode to the scorers."""
         frequent, before = self._find_known(names)
+        best = self._best(names)
         values: dict[str, Callable[[str, JsonValue, JsonValue], JsonValue | Nothing]] = {
             "empty": lambda _, expected, __: _nothing_like(expected),
             "copied": self._copy,
             "most_frequent": lambda name, _, __: self._one_of(name, frequent),
             "other_episode": lambda name, _, __: self._one_of(name, before),
+            BEST: lambda name, _, __: best.get(name, NOTHING),
         }
         for episode, sent in self._cases():
             held = self._expected(episode)
             expected = known(held)
-            # Of the four answers to an episode some are the same: a scorer is asked once.
+            # Of the answers to an episode some are the same: a scorer is asked once.
             scored: dict[tuple[str, str], float | str] = {}
             for baseline, counted in counts.items():
                 results = {}
@@ -321,6 +331,19 @@ class _Baselines:
                     results[name] = scored[key]
                 counted[self._key(episode, results)] += 1
             before |= {name: expected[name] for name in names if name in expected}
+
+    def _best(self, names: Sequence[str]) -> dict[str, JsonValue]:
+        """Return criterion → the answer that its scorer takes for right most often."""
+        ways = {name: self._scorers.one_for_all(name) for name in names}
+        held: dict[str, list[JsonValue]] = {name: [] for name, way in ways.items() if way}
+        for episode in self._episodes(self._drawn if held else ()):
+            expected = known(self._expected(episode))
+            for name in held.keys() & expected.keys():
+                held[name].append(expected[name])
+        found = {
+            name: way(held[name], self._plan.params[name]) for name, way in ways.items() if way
+        }
+        return {name: answer for name, answer in found.items() if answer is not None}
 
     def _one_of(self, name: str, known: Mapping[str, JsonValue]) -> JsonValue | Nothing:
         """Return what is known, for `text_match` the first of several texts that will do."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
@@ -207,6 +207,12 @@ class PinnedScorers:
     def is_judged(self, name: str) -> bool:
         """Return whether a criterion's scorer rests on what a judge was asked."""
         return self._by_name[name].scorer.judgement is not None
+
+    def one_for_all(
+        self, name: str
+    ) -> Callable[[Sequence[JsonValue], JsonObject], JsonValue] | None:
+        """Return how a criterion's scorer makes one answer for all expectations, if it can."""
+        return self._by_name[name].scorer.one_for_all
 
     def result(
         self, name: str, episode: GroundTruthEpisode, answer: EpisodeAnswer, held: Held

@@ -212,6 +212,8 @@ class Scorer:
     a judge is needed, says what it is asked, and never raises. Then `score` is a function of
     the recorded exchanges, too, and `kind` is `judged`; of no other scorer it is. There is no
     default for `kind`: a scorer that does not say what it rests on cannot be registered.
+    `one_for_all`, given expectations and `params`, returns the one answer that is right for as many
+    as possible, or None; only where that may be none of the expectations.
     """
 
     name: str
@@ -219,6 +221,7 @@ class Scorer:
     kind: ScorerKind
     params_schema: JsonObject
     score: Callable[[ScoringCase], float | None]
+    one_for_all: Callable[[Sequence[JsonValue], JsonObject], JsonValue] | None = None
     needs_expectation: bool = True
     judgement: Callable[[ScoringCase], Judgement] | None = None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, cast
 
-from theatre.engine.bundle_check.arithmetic import FORM_SCORERS, SCORER_KINDS
+from theatre.engine.bundle_check.arithmetic import FORM_SCORERS, RUNNERS, SCORER_KINDS
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
@@ -244,16 +244,19 @@ def unqualified_measures(
 def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> tuple[str, ...]:
     """Return what a reader must know of who scores, a code for each criterion.
 
-    That no release ships the scorer that decides it; that it is about the answer of another
-    construct of the chain than that under test; that it holds answers to no expectation; that a
-    model judges it which also answers; that a judge's word on it weighs less than a tenth of the
-    same judge's word on another criterion.
+    That no release ships the scorer that decides it, or the runner that makes what is scored; that
+    it is about the answer of another construct of the chain than that under test; that it holds
+    answers to no expectation; that a model judges it which also answers; that a judge's word on it
+    weighs less than a tenth of the same judge's word on another criterion.
     """
     choices = {name: cast("str", one["scorer"]) for name, one in criteria_scorers(document).items()}
     judges = {name for name, kind in SCORER_KINDS.items() if kind == ScorerKind.JUDGED}
-    own = _by_machine(document, template, set(choices.values()) - SCORER_KINDS.keys())
+    scorers, config = set(choices.values()), template.product_theatre_config
+    ships_runner = config.episode_runner in RUNNERS
+    foreign = scorers.difference(SCORER_KINDS if ships_runner else ())
+    own = _by_machine(document, template, foreign)
     judged = _by_machine(document, template, judges)
-    choices_of, config = template.scoring.criteria_scorers, template.product_theatre_config
+    choices_of = template.scoring.criteria_scorers
     settings = [one.adapter_settings for one in config.construct_endpoints.values()]
     answering = {one["model"] for one in [config.adapter_settings, *settings] if "model" in one}
     weights = {name: exact(weight) for name, weight in template.criteria.weights.items()}

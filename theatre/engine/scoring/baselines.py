@@ -68,6 +68,10 @@ MEETS_INTERVAL = "baseline-meets-interval"
 ANY_TEXT = "text_match"
 """The scorer that takes any text of an array for right."""
 
+ONE_FOR_ALL = "one_for_all"
+"""The answer that a scorer takes for right most often: the column of `most_frequent` is its where
+it scores more than all baselines."""
+
 _IN_MEMORY_BYTES = 256 * 1024
 _MIN_UNITS = 2
 
@@ -245,7 +249,8 @@ class BaselineScores:
         raise_if_cancelled: Callable[[], None] = lambda: None,
     ) -> JsonObject:
         """Return `scores/baselines.json`; the callback, run before each play, may raise."""
-        columns = {baseline: _Column(self._plans, self._seed) for baseline in Baseline}
+        names = (*Baseline, ONE_FOR_ALL)
+        columns: dict[str, _Column] = {name: _Column(self._plans, self._seed) for name in names}
         reasons = self._reasons
         try:
             if self._plans and self._players is not None:
@@ -253,14 +258,14 @@ class BaselineScores:
             elif self._plans:
                 self._score(drawn, gold, columns)
         except UnplayableError:
-            columns = {baseline: _Column([], self._seed) for baseline in Baseline}
+            columns = {name: _Column([], self._seed) for name in names}
             reasons = {name: reason or NotApplicable.UNPLAYABLE for name, reason in reasons.items()}
         return {
             "episodes": len(drawn),
             "criteria": {
                 criterion: {
                     "not_applicable": None if reason is None else reason.value,
-                    **{name.value: column.score_of(criterion) for name, column in columns.items()},
+                    **_scores_of(columns, criterion),
                 }
                 for criterion, reason in reasons.items()
             },
@@ -271,7 +276,7 @@ class BaselineScores:
         players: TrivialPlayers,
         drawn: DrawnEpisodes,
         gold: Mapping[str, JsonObject],
-        columns: Mapping[Baseline, _Column],
+        columns: Mapping[str, _Column],
         raise_if_cancelled: Callable[[], None],
     ) -> None:
         """Play each episode twice; what others expect is no answer to a turn."""
@@ -290,9 +295,9 @@ class BaselineScores:
         self,
         drawn: DrawnEpisodes,
         gold: Mapping[str, JsonObject],
-        columns: Mapping[Baseline, _Column],
+        columns: Mapping[str, _Column],
     ) -> None:
-        most_frequent, before = self._leading_expectations(drawn, gold)
+        most_frequent, before, one_for_all = self._leading_expectations(drawn, gold)
         placed = [(plan, *self._place(plan)) for plan in self._plans]
         nothing = dict.fromkeys(self._provider.criterion_ids, Verdict.NOT_APPLICABLE)
         for episode, sent in drawn.cases():
@@ -309,6 +314,7 @@ class BaselineScores:
                     _copied(sent, path, expected),
                     _one_of(plan, most_frequent.get(criterion, ABSENT)),
                     _one_of(plan, before.get(criterion, ABSENT)),
+                    one_for_all.get(criterion, ABSENT),
                 )
                 for of_baseline, answer in zip(results, answers, strict=True):
                     if isinstance(answer, Absent):
@@ -340,17 +346,22 @@ class BaselineScores:
 
     def _leading_expectations(
         self, drawn: DrawnEpisodes, gold: Mapping[str, JsonObject]
-    ) -> tuple[dict[str, JsonValue], dict[str, JsonValue]]:
-        """Return each criterion's most frequent expectation, the first of several, and its last.
+    ) -> tuple[dict[str, JsonValue], dict[str, JsonValue], dict[str, JsonValue]]:
+        """Return each criterion's most frequent expectation, its last, and what is right for most.
 
-        A first reading stores only digests; a second one, what they stand for.
+        Of several the first. A first reading stores digests, but for what a scorer has to see; a
+        second one, what they stand for.
         """
         seen: dict[str, dict[bytes, list[int]]] = {plan.criterion_id: {} for plan in self._plans}
+        plans = [plan for plan in self._plans if plan.scorer.one_for_all is not None]
+        values: dict[str, list[JsonValue]] = {plan.criterion_id: [] for plan in plans}
         last: dict[str, int] = {}
         for seq, held in self._held(drawn, gold):
             for criterion, expected in held.items():
                 if criterion not in seen or expected is None:
                     continue
+                if criterion in values:
+                    values[criterion].append(expected)
                 digest = hashlib.sha256(canonical_bytes(expected)).digest()
                 seen[criterion].setdefault(digest, []).append(seq)
                 last[criterion] = seq
@@ -363,7 +374,13 @@ class BaselineScores:
         for seq, held in self._held(drawn, gold, {*winners.values(), *last.values()}):
             for wanted, kept in ((winners, most_frequent), (last, final)):
                 kept |= {name: held[name] for name, one in wanted.items() if one == seq}
-        return most_frequent, final
+        best: dict[str, JsonValue] = {
+            plan.criterion_id: answer
+            for plan in plans
+            if (one_for_all := plan.scorer.one_for_all) is not None
+            and (answer := one_for_all(values[plan.criterion_id], plan.params)) is not None
+        }
+        return most_frequent, final, best
 
     def _held(
         self,
@@ -430,6 +447,16 @@ def _reason(plan: CriterionPlan, *, rated: Collection[str | None]) -> NotApplica
     if plan.scorer.judgement is not None:
         return NotApplicable.JUDGED
     return NotApplicable.HUMAN if plan.criterion_id in rated else None
+
+
+def _scores_of(columns: Mapping[str, _Column], criterion: str) -> JsonObject:
+    """Return what each baseline scores; the best possible answer only where it beats them all."""
+    found = {name: column.score_of(criterion) for name, column in columns.items()}
+    best = found.pop(ONE_FOR_ALL)
+    others = [cast("float", one["score"]) for one in found.values() if one is not None]
+    if best is not None and cast("float", best["score"]) > max(others, default=-1.0):
+        found[Baseline.MOST_FREQUENT] = best
+    return {str(name): score for name, score in found.items()}
 
 
 def _one_of(plan: CriterionPlan, expected: JsonValue | Absent) -> JsonValue | Absent:

@@ -1,0 +1,48 @@
+"""One answer that is right for as many expectations as possible: what a measure cannot tell apart.
+
+Source: docs/contract/earned.md §5.2.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.scorers import load_scorers
+
+SCORERS = load_scorers()
+NEAR: JsonObject = {"abs": 5}
+LATER, EARLIER = "2026-01-01T00:00:00Z", "2025-12-31T23:59:59.5Z"
+CASES: list[tuple[str, JsonObject, list[JsonValue], JsonValue]] = [
+    ("numeric_tolerance", NEAR, [0, 10, 1000, "x", 2], 5),
+    ("numeric_tolerance", {}, [7, 3, 7], 7),
+    ("numeric_tolerance", {"rel": 1}, [1, 1000, 1e300], 1),
+    ("numeric_tolerance", NEAR, [True], None),
+    ("numeric_tolerance", {"rel": 1e300}, [1e308, -1e308], 0),
+    ("field_match", NEAR, [{"a": 0, "b": "x"}, {"a": 10, "c": "y"}], {"a": 5, "b": "x", "c": "y"}),
+    ("field_match", {}, ["x"], None),
+    ("label_accuracy", {}, [{"a": 1}, {"a": 2, "b": 3}, "x"], {"a": 1, "b": 3}),
+    ("label_accuracy", {}, ["x", "y"], None),
+    ("text_match", {}, [["b", "Yes"], ["c", "yes "], "d"], "yes"),
+    ("text_match", {"at": "begin"}, ["a", "ab", "abc", "b", "b", "abd"], "abc"),
+    ("text_match", {"at": "end"}, ["a", "ba", "cb", "cba"], "cba"),
+    ("text_match", {}, [1], None),
+    ("freshness_decay", {}, [LATER, "never", EARLIER], EARLIER),
+    ("freshness_decay", {}, [], None),
+]
+
+
+@pytest.mark.parametrize(("name", "params", "expectations", "best"), CASES)
+def test_the_answer_that_is_right_for_most(
+    name: str, params: JsonObject, expectations: list[JsonValue], best: JsonValue
+) -> None:
+    one_for_all = SCORERS[name].one_for_all
+    assert one_for_all is not None
+    assert one_for_all(expectations, params) == best
+
+
+def test_long_beginnings_of_each_other_take_no_time() -> None:
+    texts: list[JsonValue] = ["a" * length for length in range(1, 3000)]
+    one_for_all = SCORERS["text_match"].one_for_all
+    assert one_for_all is not None
+    assert one_for_all(texts, {"at": "begin"}) == texts[-1]
