@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import cast
 
-from theatre.engine.canonical_json import JsonValue
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.provider import ABSENT, Absent, at_path
-from theatre.scorers.agreement import PATH, UNMEASURABLE, exact_number, params_schema
-from theatre.scorers.label_accuracy import CLASSES, is_label, label_agrees
+from theatre.scorers.agreement import (
+    PATH,
+    UNMEASURABLE,
+    canonical_key,
+    exact_number,
+    params_schema,
+)
+from theatre.scorers.label_accuracy import CLASSES, all_parts, is_label, label_agrees
 
 DEFAULT_CONFIDENCE = "confidence"
 
@@ -52,6 +60,30 @@ def _label(answer: JsonValue, case: ScoringCase) -> JsonValue | Absent:
     return label if is_label(label, case.params.get("classes")) else ABSENT
 
 
+def surely_wrong(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
+    """Return the label that is right least often, or none, with the confidence 0."""
+    classes, parts = params.get("classes"), all_parts(expectations, params)
+    label: JsonValue = dict.fromkeys(parts) if isinstance(parts, dict) else None
+    if isinstance(classes, list):
+        right = Counter(map(canonical_key, expectations))
+        label = min(classes, key=lambda one: right[canonical_key(one)])
+    elif isinstance(classes, dict):
+        label = {part: cast("list[JsonValue]", labels)[-1] for part, labels in classes.items()}
+    path = params.get("label")
+    answer: JsonObject = {**label} if path is None and isinstance(label, dict) else {}
+    stated = [] if path is None else [(str(path), label)]
+    for where, value in [*stated, (str(params.get("confidence", DEFAULT_CONFIDENCE)), 0)]:
+        *above, name = where.split(".")
+        place = answer
+        for step in above:
+            below = place.setdefault(step, {})
+            if not isinstance(below, dict):
+                return None
+            place = below
+        place[name] = value
+    return answer
+
+
 SCORER = Scorer(
     name="brier",
     version="1",
@@ -60,4 +92,5 @@ SCORER = Scorer(
         {"confidence": PATH, "label": PATH, "classes": CLASSES}, required=("expected",)
     ),
     score=score,
+    one_for_all=surely_wrong,
 )

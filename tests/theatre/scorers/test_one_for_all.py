@@ -29,6 +29,12 @@ CASES: list[tuple[str, JsonObject, list[JsonValue], JsonValue]] = [
     ("text_match", {}, [1], None),
     ("freshness_decay", {}, [LATER, "never", EARLIER], EARLIER),
     ("freshness_decay", {}, [], None),
+    ("brier", {}, ["x", "y"], {"confidence": 0}),
+    ("brier", {"label": "a.b", "confidence": "a.c"}, ["x"], {"a": {"b": None, "c": 0}}),
+    ("brier", {"label": "b", "classes": ["x", "y"]}, ["x", "y", "x"], {"b": "y", "confidence": 0}),
+    ("brier", {}, [{"p": 1}, {"q": 2}], {"p": None, "q": None, "confidence": 0}),
+    ("brier", {"classes": {"p": [1, 2]}}, [{"p": 1}], {"p": 2, "confidence": 0}),
+    ("brier", {"label": "a", "confidence": "a.c"}, ["x"], None),
 ]
 
 
