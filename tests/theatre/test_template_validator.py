@@ -790,6 +790,7 @@ UNFIT_VALUES: list[tuple[str, object, str, JsonObject]] = [
     ("/execution_policy", {"max_refusal_rate": 0.6}, "maximum", REPLAY),
     ("/execution_policy", {"failure_threshold": 1.1}, "maximum", REPLAY),
     ("/execution_policy", {"max_concurrency": True}, "type", REPLAY),
+    ("/execution_policy", {"max_concurrency": 1e21}, "type", REPLAY),
     ("/execution_policy", {"on_threshold": "stop"}, "enum", REPLAY),
     ("/execution_policy", {"retry_policy": {"max_retries": -1}}, "minimum", REPLAY),
     ("/execution_policy", {"retries": 1}, "additionalProperties", REPLAY),

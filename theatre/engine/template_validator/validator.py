@@ -9,7 +9,14 @@ from pydantic import ValidationError
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
-from theatre.engine.schema_registry import Message, Quoted, SchemaRegistry, phrase
+from theatre.engine.schema_registry import (
+    Message,
+    Quoted,
+    SchemaRegistry,
+    json_pointer,
+    model_message,
+    phrase,
+)
 from theatre.engine.template_validator import (
     market_rules,
     programme_rules,
@@ -98,7 +105,7 @@ class TemplateValidator:
         found = self._registry.validate(TEMPLATE_SCHEMAS[version], document)
         if any(violation.rule in _UNREADABLE for violation in found):
             return ValidationReport(errors=tuple(found), warnings=())
-        view = None if found else _read(written)
+        view, unread = (None, []) if found else _read(written)
         subject = Subject(
             document=written,
             # 1.0.0 is open: what later versions know may be written in it in any form.
@@ -112,7 +119,7 @@ class TemplateValidator:
             python_modules=python_modules,
             judges=judges,
         )
-        errors = found + _find_broken(subject, "error")
+        errors = found + _find_broken(subject, "error") + unread
         report = _discreet if any(error.rule == _CREDENTIALS for error in errors) else _sort
         return ValidationReport(
             errors=report(errors),
@@ -126,11 +133,19 @@ def _unknown_version(stated: str) -> Violation:
     return Violation("/schema_version", "schema:enum", detail.changed(without_credentials))
 
 
-def _read(document: JsonObject) -> TemplateView | None:
+def _read(document: JsonObject) -> tuple[TemplateView | None, list[Violation]]:
+    """Return the value of a document that fits its schema, or what its schema has no word for."""
     try:
-        return read_template(document)
-    except ValidationError:  # a number that no double holds: another rule names it
-        return None
+        return read_template(document), []
+    except ValidationError as error:  # a whole number that is no count
+        return None, [
+            Violation(
+                json_pointer(*map(str, one["loc"])),
+                "schema:type",
+                f"expected another value: {model_message(one)}",
+            )
+            for one in error.errors()
+        ]
 
 
 def _values(document: JsonObject) -> list[tuple[Path, JsonValue]]:
