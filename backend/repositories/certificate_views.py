@@ -291,15 +291,19 @@ async def find_newest_environment(
 def _page(shape: Shape, *, is_later: bool) -> Select[*tuple[Any, ...]]:
     """Return the statement of a page; a later one begins behind `after_at` and `after_id`."""
     certificate = TheatreCertificate
-    query = joined_with_run(select(*SHOWN).select_from(certificate)).where(_listed(shape))
+    query = select(certificate.id).correlate(None)
+    query = (joined_with_run(query) if "tier" in shape else query).where(_listed(shape))
     if is_later:
         place = tuple_(
             bindparam("after_at", type_=certificate.issued_at.type),
             bindparam("after_id", type_=certificate.id.type),
         )
         query = query.where(tuple_(certificate.issued_at, certificate.id) < place)
-    query = query.order_by(certificate.issued_at.desc(), certificate.id.desc())
-    return query.limit(bindparam("limit")).offset(bindparam("offset"))
+    order = (certificate.issued_at.desc(), certificate.id.desc())
+    # Found first: what is shown of a row takes as long for each that an offset passes over.
+    query = query.order_by(*order).limit(bindparam("limit")).offset(bindparam("offset"))
+    shown = joined_with_run(select(*SHOWN).select_from(certificate))
+    return shown.where(certificate.id.in_(query)).order_by(*order)
 
 
 @cache
