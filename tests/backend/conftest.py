@@ -1,5 +1,6 @@
 """One embedded server for all workers of a session, and an empty database for each test."""
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterator
@@ -43,11 +44,24 @@ def empty_database(database_server: EmbeddedServer) -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def emptied_databases() -> Iterator[list[EmptiedDatabase]]:
-    """The database that this worker uses again, if it has one."""
+    """The databases that this worker uses again, if it has some."""
     kept: list[EmptiedDatabase] = []
     yield kept
     for one in kept:
         one.drop()
+
+
+@contextlib.contextmanager
+def _lent(server: EmbeddedServer, home: Path, emptied: list[EmptiedDatabase]) -> Iterator[Database]:
+    if not emptied:
+        migrated_template(server, home)
+        emptied.append(EmptiedDatabase(server, f"test_{os.getpid()}_{next(_numbers)}"))
+    kept = emptied.pop()
+    yield kept.database
+    if kept.is_emptied():
+        emptied.append(kept)
+    else:
+        kept.drop()
 
 
 @pytest.fixture
@@ -57,22 +71,16 @@ def database(
     emptied_databases: list[EmptiedDatabase],
 ) -> Iterator[Database]:
     """A database at the newest revision, empty."""
-    if not emptied_databases:
-        migrated_template(database_server, database_home)
-        name = f"test_{os.getpid()}_{next(_numbers)}"
-        emptied_databases.append(EmptiedDatabase(database_server, name))
-    kept = emptied_databases.pop()
-    yield kept.database
-    if kept.is_emptied():
-        emptied_databases.append(kept)
-    else:
-        kept.drop()
+    with _lent(database_server, database_home, emptied_databases) as database:
+        yield database
 
 
 @pytest.fixture(scope="module")
-def module_database(database_server: EmbeddedServer, database_home: Path) -> Iterator[Database]:
-    """The same for a whole module: for tests whose every statement is refused."""
-    template = migrated_template(database_server, database_home)
-    name = f"test_{os.getpid()}_{next(_numbers)}"
-    with made(database_server, name, template=template) as database:
+def module_database(
+    database_server: EmbeddedServer,
+    database_home: Path,
+    emptied_databases: list[EmptiedDatabase],
+) -> Iterator[Database]:
+    """The same for a whole module."""
+    with _lent(database_server, database_home, emptied_databases) as database:
         yield database
