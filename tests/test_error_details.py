@@ -19,6 +19,7 @@ def test_each_detail_is_shown_with_the_way_to_it(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.error_details.TESTS", pytester.path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(RED)
     shown = pytester.runpytest_inprocess("-p", "tests.error_details").stdout.str()
     assert "replies 0 error_detail: out of paint" in shown

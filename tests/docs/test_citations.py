@@ -112,6 +112,8 @@ def is_named(path: Path) -> bool:
 
 def wrong_pages(text: str) -> Iterator[str]:
     """Yield pages, sections and headings that are cited and that there are not."""
+    if "docs/" not in text:
+        return
     for page in re.findall(rf"(?<![\w/]){PAGE}", text):
         if not (CHECKOUT / page).is_file():
             yield page
