@@ -312,6 +312,14 @@ def test_a_file_that_is_changed_is_named(small: Path, count: int) -> None:
         assert any(path in whys(answer) for path in change), (mutant.name, whys(answer))
 
 
+def test_what_no_template_asks_for_is_on_no_certificate(small: Path) -> None:
+    """No line would speak of it, and a page shows it: the adversary `unasked-figures`."""
+    members = ("qualification", "corrected_scores", "repeats")
+    forged = [edited(load(small), "certificate.json", **{name: {"colour": 1}}) for name in members]
+    answers = ask([of_bundle(small, one) for one in forged])
+    assert ["certificate-fields" in failed(one) for one in answers] == [True] * 3
+
+
 def test_only_a_template_that_withholds_leaves_lines_open(small: Path) -> None:
     """Else a file more would hide forged scores: the adversary `nothing-withheld`."""
     template = json.loads((small / "template.json").read_bytes())

@@ -147,7 +147,7 @@ async function checkInventory(bundle) {
     const raw = bundle.raw(path);
     found[path] = { path, size_bytes: raw.length, sha256: await sha256(raw) };
   }
-  same("manifest.json", found, Object.fromEntries(inventory.map((one) => [one.path, one])));
+  same("manifest.json", found, Object.fromEntries(inventory.map((one) => [one?.path, one])));
   same("manifest.json/file_inventory", Object.values(found), inventory);
   const records = bundle.dataset.map((_, at) => placeOf(at + 1, bundle.dataset.length)[0]);
   const wanted = new Set([
@@ -681,7 +681,6 @@ async function requireQualification(bundle, id) {
   expect(qualification.balanced_accuracy.low >= 0.75, `${id}: a measure below 0.75`);
 }
 
-/** Codes that cap the tier and are found with the evidence. */
 function extraCaps(bundle, plan, outcomes, adapter) {
   const closed = isolationOf(bundle);
   const byHarness = plan.ids.filter((id, n) =>
@@ -739,11 +738,15 @@ async function checkCertificateFields(bundle) {
   const sealed = bundle.only("sealed");
   const { assessment } = bundle.json("tier.json");
   const chain = config.construct_chain ?? [];
+  const isMeasured = /"(qualifications|judge_controls|hitl_rubric)"/.test(canonical(template));
+  expect(isMeasured || (certificate.qualification ?? certificate.corrected_scores) === null,
+    "certificate.json: no measure is committed");
   // Every member, and none more: what is not computed again must not be on a certificate.
   const expected = {
     // As stated: the lines of these names are about them.
-    ...pick(certificate, ["findings", "episode_root", "usage", "version_source", "repeats",
-      "qualification", "corrected_scores"]),
+    ...pick(certificate, ["findings", "episode_root", "usage", "version_source", "qualification",
+      "corrected_scores"]),
+    repeats: aggregate.repeats ? certificate.repeats : null,
     ...pick(aggregate, ["scores", "composite_score", "score_intervals", "score_counts",
       "holdout_scores", "episode_counts", "coverage", "refusal_rate", "results_hash"]),
     ...pick(sealed, ["certificate_id", "issuer"]), ...versions,
@@ -1062,7 +1065,6 @@ class Bundle {
       return episodes;
     });
   }
-  /** The dataset of gold labels, or null. */
   get goldName() {
     const { gold_label_set = null, gold_label_dataset_id: name } = this.config;
     return gold_label_set === null ? null : name ?? "gold_labels";
