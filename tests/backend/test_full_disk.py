@@ -36,7 +36,7 @@ class SmallDisk:
     folder: Path
 
     def fill(self) -> None:
-        """Leave no byte free, nor what somebody frees meanwhile; to be repeated at leisure."""
+        """Leave no byte free, nor what is freed meanwhile; to be repeated at leisure."""
         with (self.folder / _BALLAST).open("ab", buffering=0) as ballast:
             for piece in (_PIECE, _PIECE[:1]):
                 with contextlib.suppress(_Full):
@@ -74,7 +74,7 @@ def small_disk(folder: Path, *, mebibytes: int) -> Iterator[SmallDisk]:
     try:
         yield SmallDisk(folder)
     finally:
-        # Lazily: whoever still has a file open there does not keep it in the tree.
+        # Lazily: a process that still has a file open there does not keep it in the tree.
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 

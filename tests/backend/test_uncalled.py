@@ -326,7 +326,7 @@ def test_a_cancellation_of_which_the_run_never_hears_leaves_no_certificate(
         assert ada.post(f"{path}/cancel", b"").status == 202
 
         def is_over() -> bool:
-            # Whoever has just come before the gate may have missed it.
+            # A call that has just come before the gate may have missed it.
             stage.let_through()
             return ada.get(path).document["outcome"] is not None
 

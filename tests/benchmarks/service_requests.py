@@ -2,7 +2,7 @@
 
 `python -m tests.benchmarks.service_requests [REQUESTS] [ROUNDS]` starts the service with its
 embedded database, has it certify a construct, and asks from another process. Linux only. What
-PostgreSQL's processes take is shown beside it, and is not in the figure. With
+PostgreSQL's processes take is shown next to it, and is not in the figure. With
 `ask PORT PATH REQUESTS CONNECTIONS [CREDENTIAL]` it is that other process: each connection sends
 the same bytes again as soon as the whole answer, which must be 200, is there.
 """

@@ -48,7 +48,7 @@ def right(input_data):
 
 
 def half(input_data):
-    """Beside the right claim a false one, of which it is sure; a summary of odd changes only."""
+    """Next to the right claim a false one, of which it is sure; a summary of odd changes only."""
     place = place_of(input_data)
     claims = ["Changes a.py.", f"Adds `missing_{place}`."]
     summary = f"Adds f{place} to a.py." if place % 2 else "Much was done."
