@@ -477,6 +477,12 @@ def right_for_all(folder: Path) -> str:
             [{name: "there"} for name in names],
             dict.fromkeys(names, "there"),
         ),
+        (
+            "set_f1",
+            {"field": "colour", "expected": "colour"},
+            [[one for one in names if one != name] for name in names],
+            [*names],
+        ),
     )
     ends = set()
     for scorer, params, right, said in tricks:
@@ -491,7 +497,7 @@ def right_for_all(folder: Path) -> str:
         stage = pilot_stage(folder / scorer, asked, changes=changes)
         finished = stage.run(ScriptedAdapter(saying(said)))
         scores: Any = finished.document("certificate.json")["scores"]
-        assert scores["colour"] == 1
+        assert scores["colour"] > 0.99
         ends.add(f"paid: {findings_of(finished, 'baseline')}")
     return "; ".join(ends)
 
