@@ -142,6 +142,7 @@ def _lost(table: str, *, job: str, state: str, going: str, latest: str) -> str:
     )
 
 
+# A run is put off by a minute and two leases at most, an ingestion by six hours.
 _LOST = text(
     _lost(
         "theatres",

@@ -1,6 +1,5 @@
 """One embedded server for all workers of a session, and an empty database for each test."""
 
-import contextlib
 import itertools
 import os
 from collections.abc import Iterator
@@ -51,36 +50,23 @@ def emptied_databases() -> Iterator[list[EmptiedDatabase]]:
         one.drop()
 
 
-@contextlib.contextmanager
-def _lent(server: EmbeddedServer, home: Path, emptied: list[EmptiedDatabase]) -> Iterator[Database]:
-    if not emptied:
-        migrated_template(server, home)
-        emptied.append(EmptiedDatabase(server, f"test_{os.getpid()}_{next(_numbers)}"))
-    kept = emptied.pop()
-    yield kept.database
-    if kept.is_emptied():
-        emptied.append(kept)
-    else:
-        kept.drop()
-
-
-@pytest.fixture
-def database(
+def _lent(
     database_server: EmbeddedServer,
     database_home: Path,
     emptied_databases: list[EmptiedDatabase],
 ) -> Iterator[Database]:
     """A database at the newest revision, empty."""
-    with _lent(database_server, database_home, emptied_databases) as database:
-        yield database
+    if not emptied_databases:
+        migrated_template(database_server, database_home)
+        name = f"test_{os.getpid()}_{next(_numbers)}"
+        emptied_databases.append(EmptiedDatabase(database_server, name))
+    kept = emptied_databases.pop()
+    yield kept.database
+    if kept.is_emptied():
+        emptied_databases.append(kept)
+    else:
+        kept.drop()
 
 
-@pytest.fixture(scope="module")
-def module_database(
-    database_server: EmbeddedServer,
-    database_home: Path,
-    emptied_databases: list[EmptiedDatabase],
-) -> Iterator[Database]:
-    """The same for a whole module."""
-    with _lent(database_server, database_home, emptied_databases) as database:
-        yield database
+database = pytest.fixture(_lent)
+module_database = pytest.fixture(scope="module")(_lent)

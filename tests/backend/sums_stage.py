@@ -36,17 +36,12 @@ network = true
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SumsStage:
+class Stage:
     """Where the service finds construct and data; the template names them."""
 
     folder: Path
-    template: JsonObject
+    template: dict[str, Any]
     door: ConstructDoor
-
-    @property
-    def calls(self) -> list[tuple[str, int, float]]:
-        """Every call that came to the construct: theatre, number of the episode, Unix time."""
-        return [(call["theatre"], call["number"], call["at"]) for call in self.door.calls]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -60,6 +55,16 @@ class SumsStage:
             "ECHELON_CONSTRUCTS": str(self.folder / "constructs.toml"),
             "ECHELON_DATASET_ROOTS": str(self.folder),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumsStage(Stage):
+    """A stage whose construct adds numbers."""
+
+    @property
+    def calls(self) -> list[tuple[str, int, float]]:
+        """Every call that came to the construct: theatre, number of the episode, Unix time."""
+        return [(call["theatre"], call["number"], call["at"]) for call in self.door.calls]
 
     def doom(self, theatre_id: str) -> None:
         """Have a theatre kill whoever runs it."""

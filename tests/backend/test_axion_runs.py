@@ -15,10 +15,11 @@ import pytest
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
+from tests.backend.sums_stage import Stage
 from tests.backend.test_serve import serving
 from tests.backend.test_theatre_bridge import WAIT, committed
 from tests.theatre.axion.axion_theatres import FIXTURES, template_of
-from tests.theatre.construct_door import ConstructDoor, door_of, report_source
+from tests.theatre.construct_door import door_of, report_source
 from tests.theatre.echelon_process import ECHELON, environment, until
 from tests.theatre.thinned import thinned
 from theatre.axion.harness.pair_runner import RUNNER
@@ -49,26 +50,10 @@ MODULES = {"honest": "held", "pseudo": "pseudo"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AxionStage:
-    """Where the service finds agents and worlds; the template names them."""
+class AxionStage(Stage):
+    """A stage with agents and worlds."""
 
-    folder: Path
-    template: dict[str, Any]
     episodes: int
-    door: ConstructDoor
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Settings of the service."""
-        return {"constructs": self.folder / "constructs.toml", "dataset_roots": (self.folder,)}
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The same as environment variables."""
-        return {
-            "ECHELON_CONSTRUCTS": str(self.folder / "constructs.toml"),
-            "ECHELON_DATASET_ROOTS": str(self.folder),
-        }
 
     @property
     def calls(self) -> int:

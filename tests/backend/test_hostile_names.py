@@ -105,7 +105,7 @@ def test_no_path_leads_out_of_a_dataset_root(
 ) -> None:
     outside = stage.folder.parent / "outside"
     # The true hash: only that nothing is read there keeps it from being committed.
-    sha256 = stage.template["dataset_hashes"]["sums"]  # type: ignore[index, call-overload] # JSON
+    sha256 = stage.template["dataset_hashes"]["sums"]
     for name in OUTSIDE:
         path = name.replace("{outside}", str(outside)).replace("{sha256}", str(sha256))
         value: object = {"log": path} if member == "dataset_paths" else path
@@ -249,7 +249,7 @@ def test_markup_in_everything_that_a_run_says_stays_text(
     database: Database, tmp_path: Path
 ) -> None:
     own = rated(tmp_path / "stage")
-    call = own.template["resolution_programme"][0]  # type: ignore[index] # JSON
+    call = own.template["resolution_programme"][0]
     scale: JsonObject = {"min": 1, "max": 5, "labels": {"1": SCRIPT, "5": SCRIPT}}
     template: dict[str, Any] = {
         **own.template,

@@ -244,9 +244,9 @@ def test_a_wait_ends_with_its_time_with_news_or_with_the_service() -> None:
         stopping, changes = asyncio.Event(), ChangeSignal()
         timed_out = await wait_unless_stopping(stopping, changes, 0.001)
         asyncio.get_running_loop().call_soon(changes.notify)
-        told = await wait_unless_stopping(stopping, changes, 2 * PATIENCE_SECONDS)
+        heard = await wait_unless_stopping(stopping, changes, 2 * PATIENCE_SECONDS)
         asyncio.get_running_loop().call_soon(stopping.set)
-        return timed_out, told, await wait_unless_stopping(stopping, changes, 2 * PATIENCE_SECONDS)
+        return timed_out, heard, await wait_unless_stopping(stopping, changes, 2 * PATIENCE_SECONDS)
 
     assert asyncio.run(asyncio.wait_for(scene(), PATIENCE_SECONDS)) == (False, False, True)
 
