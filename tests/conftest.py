@@ -13,7 +13,7 @@ from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
 from tests.demonstration import Demonstration, shared_demonstration
-from tests.drawn import SOAK, drawn
+from tests.drawn import drawn
 from tests.soak import part_of
 from theatre.files.trust_home import TRUST_HOME
 
@@ -25,10 +25,6 @@ _ALLOCATIONS = 20_000
 _COPIES_BEFORE = pytest.StashKey[frozenset[Path]]()
 _LOCKED = pytest.StashKey[int]()
 """Every session on the machine holds it, shared: that folder belongs to all of them."""
-
-if not SOAK:
-    # Nothing here outlives a power cut. This asks whether the file is open, and does not wait.
-    setattr(os, "fsync", os.fstat)  # noqa: B010 - another result, which callers leave alone
 
 # A busy machine is no fault of what is tested: nothing that is drawn has a time limit.
 settings.register_profile(

@@ -113,8 +113,6 @@ def die_before(step):
     sys.addaudithook(watch)
 
 
-if os.environ.get("ECHELON_SOAK") != "1":
-    os.fsync = os.fstat  # as in tests/conftest.py
 for load_plugins in (load_scorers, load_computations, load_episode_runners):
     load_plugins()
 validate_template(read_template(Path(sys.argv[2])))
