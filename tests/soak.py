@@ -426,6 +426,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/verification/test_github.py::test_a_range_of_commits",
         "tests/theatre/verification/test_judge_controls.py::test_a_judge_that_does_not_look",
         "tests/theatre/verification/test_judge_controls.py::test_a_judge_that_knows",
+        "tests/theatre/verification/test_judge_controls.py::test_what_words_tell",
         "tests/theatre/verification/test_judge_controls.py::test_words_do_not_tell",
         "tests/theatre/verification/test_local_history.py::test_ten_thousand",
         "tests/theatre/verification/test_run_controls.py::test_enough_controls",
