@@ -108,6 +108,7 @@ PENDING = "pending"
 _FROM_CERTIFICATE = (
     "certificate_id",
     "verification_tier",
+    "expires_at",
     "scores",
     "composite_score",
     "results_hash",

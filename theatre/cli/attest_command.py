@@ -18,6 +18,7 @@ from theatre.cli.exits import (
     json_option,
     print_document,
 )
+from theatre.cli.tables import format_tier
 from theatre.engine.bundle_check import CheckReport, Verdict
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.files.durable import replace_durably
@@ -79,6 +80,10 @@ def attest(
         return
     for name in properties:
         echo(f"property  {name}")
+    if not any(name.startswith("ECHELON_TIER_") for name in properties):
+        stands = format_tier(checked, now)
+        why = "less than a day is left" if report.valid else "no issuer vouches for it"
+        echo(f"no tier   {stands}" + ("" if stands.startswith("UNVERIFIED") else f": {why}"))
     echo(f"signed    {out}")
 
 

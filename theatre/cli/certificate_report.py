@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from theatre.cli.tables import (
     format_bounds,
     format_interval,
     format_number,
+    format_tier,
     format_usage,
     print_table,
 )
@@ -63,7 +65,7 @@ def print_certificate(bundle: Path, *, rows: Iterable[tuple[str, str]] = ()) -> 
     _print_human(aggregate["human_scores"], bundle)
     _print_gaps(certificate["holdout_scores"])
     _print_repeats(certificate["repeats"])
-    echo(f"tier         {certificate['verification_tier']}")
+    echo(f"tier         {format_tier(certificate, datetime.now(UTC))}")
     _print_missing(tier["assessment"], certificate["caps"])
     echo(f"issued       {certificate['issued_at']} by {certificate['issuer']}")
     echo(f"expires      {certificate['expires_at'] or '- (UNVERIFIED has nothing to lose)'}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,14 @@ from theatre.api.named_files import read_file
 from theatre.cli.computation_reports import print_controls, print_opinion
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.pictures import claim_reliability, write_pictures
-from theatre.cli.tables import format_interval, format_number, format_usage, print_table
+from theatre.cli.tables import (
+    format_interval,
+    format_number,
+    format_tier,
+    format_usage,
+    print_table,
+    tier_at,
+)
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.certificate import CERTIFICATE_SCHEMA
 from theatre.engine.schema_registry import SchemaRegistry
@@ -48,7 +56,9 @@ def inspect(certificate: Path, *, plot: Path | None, as_json: bool) -> None:
     inspection = read_inspection(document)
     picture = None if plot is None else _draw_reliability(document, plot)
     if as_json:
-        print_document(document | ({} if picture is None else {"plot": str(picture)}))
+        plot_at: JsonObject = {} if picture is None else {"plot": str(picture)}
+        now = {"effective_tier": tier_at(document, datetime.now(UTC))}
+        print_document(document | now | plot_at)
         return
     print_inspection(inspection)
     if picture is not None:
@@ -133,7 +143,7 @@ def print_inspection(inspection: Inspection) -> None:
         echo(f"episodes     {certificate['replay_count']} scored")
         if certificate.get("usage") is not None:
             echo(f"used         {format_usage(certificate['usage'])}")
-    echo(f"tier         {certificate['verification_tier']}")
+    echo(f"tier         {format_tier(certificate, datetime.now(UTC))}")
     for cap in certificate["caps"]:
         echo(f"  missing    {cap}")
     echo(f"expires      {certificate['expires_at'] or '-'}")

@@ -15,7 +15,7 @@ from theatre.api.workspace import Workspace, utc_now
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.pictures import draw_bundle
 from theatre.cli.reports import print_run
-from theatre.cli.tables import format_number, print_table
+from theatre.cli.tables import format_number, format_tier, print_table
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import InvalidTransitionError, NotFoundError, TheatreError
 from theatre.engine.evidence_bundle import bundle_name
@@ -31,6 +31,7 @@ _OF_REPORT = (
     "outcome",
     "outcome_reason",
     "verification_tier",
+    "expires_at",
     "composite_score",
     "episodes_recorded",
     "commitment_hash",
@@ -85,7 +86,9 @@ def _row(one: JsonObject, length: int) -> tuple[str, ...]:
         theatre_id,
         _text(one["template_id"]),
         _text(one["state"]),
-        _text(one["verification_tier"] or one["outcome_reason"] or one["outcome"]),
+        format_tier(one, utc_now())
+        if one["verification_tier"]
+        else _text(one["outcome_reason"] or one["outcome"]),
         _text(one["episodes_recorded"]),
         format_number(cast("float | None", one["composite_score"])),
     )

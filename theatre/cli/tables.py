@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +15,7 @@ import click
 
 from theatre.cli.exits import echo, is_terminal, printable
 from theatre.engine.canonical_json import JsonValue
+from theatre.engine.clock import parse_rfc3339
 
 _MOST_LINES = 12
 """So many lines of a value are shown on a terminal."""
@@ -42,6 +44,19 @@ def format_number(value: float | None) -> str:
 def format_p(value: float) -> str:
     """Return a p-value; what is kept to six places is never shown as 0."""
     return f"{value:.2g}" if value >= LEAST_P else f"<{LEAST_P:.0e}"
+
+
+def tier_at(certificate: Mapping[str, Any], now: datetime) -> str:
+    """Return the tier of a certificate as it stands `now`: of one that has lapsed, UNVERIFIED."""
+    ends = certificate["expires_at"]
+    has_lapsed = ends is not None and now >= parse_rfc3339(ends)
+    return "UNVERIFIED" if has_lapsed else str(certificate["verification_tier"])
+
+
+def format_tier(certificate: Mapping[str, Any], now: datetime) -> str:
+    """Return the same with the tier that lapsed."""
+    tier, issued = tier_at(certificate, now), certificate["verification_tier"]
+    return tier if tier == issued else f"{tier} (issued as {issued}, which lapsed)"
 
 
 def format_bounds(interval: Mapping[str, Any], missing: str = "no interval") -> str:

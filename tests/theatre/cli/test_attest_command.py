@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from datetime import datetime
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from tests.sealed_evidence import unpacked
 from tests.theatre.cli.doubler import run, write_module, write_theatre
-from theatre.cli import cli
+from theatre.cli import attest_command, cli
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.engine.clock import parse_rfc3339
 from theatre.transparency.errors import MalformedError
@@ -80,6 +80,40 @@ def test_the_tier_of_a_certificate_that_no_one_vouches_for_is_not_signed(tmp_pat
     assert certificate["verification_tier"] == "BACKTESTED"
     ended = attest(bundle, tmp_path / "result.json")
     assert json.loads(ended.stdout)["properties"] == ["ECHELON_EVIDENCE_CONSISTENT"]
+
+
+def test_a_tier_that_has_lapsed_is_neither_signed_nor_shown(tmp_path: Path) -> None:
+    bundle = unpacked("product_observer_v1", tmp_path)
+    certificate = json.loads((bundle / "certificate.json").read_bytes())
+    lapsed = tmp_path / "lapsed.json"
+    lapsed.write_text(json.dumps(certificate | {"expires_at": "2026-11-28T00:00:00Z"}))
+    shown = CliRunner().invoke(cli, ["inspect", str(lapsed)]).stdout
+    assert "tier         UNVERIFIED (issued as BACKTESTED, which lapsed)\n" in shown
+    document = json.loads(CliRunner().invoke(cli, ["inspect", str(lapsed), "--json"]).stdout)
+    assert document["effective_tier"] == "UNVERIFIED"
+    kept = shutil.copy(bundle / "certificate.json", tmp_path / "kept.json")
+    signed = echelon_at(
+        parse_rfc3339(certificate["expires_at"]),
+        *("attest", str(bundle), "--certificate", str(kept), "--out", str(tmp_path / "out.json")),
+    )
+    assert signed.splitlines()[:-1] == [
+        "property  ECHELON_EVIDENCE_CONSISTENT",
+        "property  ECHELON_CERTIFICATE_VALID",
+        "no tier   UNVERIFIED (issued as BACKTESTED, which lapsed)",
+    ]
+
+
+def echelon_at(moment: datetime, *arguments: str) -> str:
+    """Return what the command prints by a clock that shows `moment`."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Clock":
+            return cls.fromtimestamp(moment.timestamp(), tz)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(attest_command, "datetime", Clock)
+        return CliRunner().invoke(cli, [*arguments]).stdout
 
 
 def test_nothing_is_signed_about_a_bundle_with_a_fault(tmp_path: Path) -> None:

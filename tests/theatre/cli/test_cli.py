@@ -29,6 +29,7 @@ RUN_KEYS = {
     "error_detail",
     "certificate_id",
     "verification_tier",
+    "expires_at",
     "scores",
     "composite_score",
     "results_hash",

@@ -132,6 +132,7 @@ def test_the_list_says_how_each_theatre_ended_and_names_a_damaged_one(
         "outcome": "certified",
         "outcome_reason": None,
         "verification_tier": "UNVERIFIED",
+        "expires_at": None,
         "composite_score": certificate["composite_score"],
         "episodes_recorded": 10,
         "commitment_hash": certificate["commitment_hash"],
