@@ -61,6 +61,7 @@ from tests.theatre.trail_edits import with_results
 from theatre.api.template_files import read_template
 from theatre.cli.adversaries.rehearsal import programs_folder, with_programs
 from theatre.cli.certificate_report import print_certificate
+from theatre.debate.episodes.runner import RUNNER as DEBATE
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -524,6 +525,43 @@ def own_runner(folder: Path) -> str:
     return f"paid: {findings_of(finished, 'own-scorer')}"
 
 
+def one_note(folder: Path) -> str:
+    """Find every fault in every turn, and have only counted which faults are found."""
+    codes = ("FALSIFIER_MISSING", "RUNG_COLLAPSE")
+    said: list[JsonValue] = [{"turn": turn, "code": code} for turn in range(3) for code in codes]
+    asked: list[JsonObject] = [
+        {
+            **one,
+            "input_data": {"play": "audit", "debate": {"turns": [f"turn {number}"]}},
+            "expected_output": {
+                "gold": {
+                    "planted": {"turn": number % 3, "code": codes[number % 2], "implied": []},
+                    "labelled": [],
+                }
+            },
+        }
+        for number, one in enumerate(episodes(60))
+    ]
+    recall: JsonObject = {"measure": "recall", "expected": "gold"}
+    changes: JsonObject = {
+        "/criteria": {
+            "criteria_ids": ["recall"],
+            "criteria_human": "Finds the fault.",
+            "weights": {"recall": 1},
+        },
+        "/product_theatre_config/episode_runner": DEBATE.name,
+        "/scoring/criteria_scorers": {"recall": {"scorer": "planted_faults", "params": recall}},
+        "/scorer_pins": {"planted_faults": "1"},
+        "/version_pins/scorer_version": "planted_faults@1",
+    }
+    stage = pilot_stage(folder, asked, changes=changes)
+    alarm = ScriptedAdapter(lambda _: {"output_data": {"findings": said}})
+    finished = stage.run(alarm, around=partial(replace, runners={DEBATE.name: DEBATE}))
+    certificate: Any = finished.document("certificate.json")
+    assert certificate["composite_score"] == 1
+    return f"paid: {findings_of(finished, 'baseline', of='recall')}"
+
+
 def guess_again(folder: Path) -> str:
     """Commit a shape that only right answers have, and guess anew when the engine asks again."""
     colours = ("red", "blue", "teal")
@@ -630,6 +668,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "no-single-field": no_single_field,
     "guess-again": guess_again,
     "own-runner": own_runner,
+    "one-note": one_note,
     "right-for-all": right_for_all,
     "set-back": set_back,
 }

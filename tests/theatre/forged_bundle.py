@@ -15,6 +15,7 @@ from uuid import UUID, uuid5
 
 from tests.theatre.played_runs import OWN_RUNNER, RUNNER
 from tests.theatre.runs import LATE
+from theatre.debate.episodes.runner import RUNNER as DEBATE
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import (
@@ -36,7 +37,7 @@ REGISTRY = SchemaRegistry()
 SCORERS = load_scorers()
 COMPUTATIONS = load_computations()
 SANITISER = TextSanitiser()
-RUNNERS = {one.name: one for one in (RUNNER, OWN_RUNNER)}
+RUNNERS = {one.name: one for one in (RUNNER, OWN_RUNNER, DEBATE)}
 
 _UNSUMMED = frozenset({"manifest.json", "SHA256SUMS", "certificate.json", "reproduction.json"})
 

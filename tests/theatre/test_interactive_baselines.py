@@ -234,6 +234,22 @@ def test_a_criterion_without_a_field_is_played_for_too(tmp_path: Path) -> None:
     assert refused_without_a_scorer(finished.bundle) == {}
 
 
+def test_what_the_construct_said_has_the_baselines_of_an_answer(tmp_path: Path) -> None:
+    """One colour for everything is right in four of five, though no turn is answered by it."""
+    runner = replace(RUNNER, own_words=frozenset({"colour"}))
+    finished = played(tmp_path, runner=runner)
+    criteria: Any = finished.document("scores/baselines.json")["criteria"]
+    assert criteria["colour"] == by_trivial_players(empty=right(4, 5), copied=right(2, 5)) | {
+        "most_frequent": right(4, 5),
+        "other_episode": right(3, 5),
+    }
+    # How much is remembered is no word of the construct's.
+    assert criteria["recall"]["most_frequent"] is criteria["recall"]["other_episode"] is None
+    assert check(finished.bundle, runner).consistent
+    assert refused_without_a_scorer(finished.bundle) == {}
+    assert failed(check(finished.bundle)) >= {"baselines"}
+
+
 # --- where there are none, and why ---------------------------------------------------------------
 
 
@@ -350,10 +366,7 @@ ONE = "baselines.json/criteria/colour"
         (put("colour", "empty", to=right(0, 5)), []),
         (put("colour", "empty", to=None), []),
         (put("colour", "copied", "n", to=6), [f"{ONE}/copied: no mean of up to 5 episodes"]),
-        (
-            put("colour", "most_frequent", to=right(0, 5)),
-            [f"{ONE}/most_frequent: no answer to the turns of an interactive episode"],
-        ),
+        (put("colour", "most_frequent", to=right(0, 5)), []),
         (
             put("colour", to=not_played("unplayable")),
             [f"{ONE}/not_applicable: expected b'null', got b'\"unplayable\"'"],
@@ -511,7 +524,8 @@ def test_validate_plays_the_episodes_of_a_shipped_template(tmp_path: Path) -> No
     criteria = told.document["evidence"]["baselines"]["criteria"]
     assert (told.code, criteria["decision"]) == (
         0,
-        by_trivial_players(empty=right(0, 120), copied=right(0, 120)),
+        by_trivial_players(empty=right(0, 120), copied=right(0, 120))
+        | {"most_frequent": right(44, 120), "other_episode": right(41, 120)},
     )
 
 

@@ -13,6 +13,19 @@ from theatre.scorers import load_scorers
 SCORERS = load_scorers()
 NEAR: JsonObject = {"abs": 5}
 LATER, EARLIER = "2026-01-01T00:00:00Z", "2025-12-31T23:59:59.5Z"
+CLEAN: JsonObject = {"planted": None, "labelled": []}
+
+
+def planted(turn: int, code: str) -> JsonObject:
+    return {"planted": {"turn": turn, "code": code, "implied": []}, "labelled": []}
+
+
+def found(*faults: tuple[int, str]) -> JsonObject:
+    findings: list[JsonValue] = [{"turn": turn, "code": code} for turn, code in faults]
+    return {"findings": findings, "twin_findings": findings}
+
+
+FAULTS: list[JsonValue] = [planted(1, "b"), *[planted(1, "a")] * 2, planted(2, "b"), CLEAN]
 CASES: list[tuple[str, JsonObject, list[JsonValue], JsonValue]] = [
     ("numeric_tolerance", NEAR, [0, 10, 1000, "x", 2], 5),
     ("numeric_tolerance", {}, [7, 3, 7], 7),
@@ -38,6 +51,11 @@ CASES: list[tuple[str, JsonObject, list[JsonValue], JsonValue]] = [
     ("brier", {}, [{"p": 1}, {"q": 2}], {"p": None, "q": None, "confidence": 0}),
     ("brier", {"classes": {"p": [1, 2]}}, [{"p": 1}], {"p": 2, "confidence": 0}),
     ("brier", {"label": "a", "confidence": "a.c"}, ["x"], None),
+    ("planted_faults", {"measure": "recall"}, FAULTS, found((1, "a"), (1, "b"), (2, "b"))),
+    ("planted_faults", {"measure": "invariance"}, FAULTS, found((1, "a"), (1, "b"), (2, "b"))),
+    ("planted_faults", {"measure": "type"}, FAULTS, found((2, "b"), (1, "a"))),
+    ("planted_faults", {"measure": "precision"}, FAULTS, found((1, "a"))),
+    ("planted_faults", {"measure": "recall"}, [CLEAN, "x"], None),
 ]
 
 

@@ -7,7 +7,8 @@ An answer's findings are a list of {`turn` (a place, or null), `code`}.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -114,6 +115,24 @@ _MEASURES: Mapping[str, Callable[[Gold, frozenset[Finding]], float | None]] = {
     PRECISION: lambda gold, found: sum(map(gold.explains, found)) / len(found) if found else None,
     "type": _type,
 }
+
+
+def right_for_most(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
+    """Return the findings that are best whatever the debate: all, or as few as the measure likes.
+
+    Of `precision` the most frequent fault, of `type` the most frequent code of each turn.
+    """
+    golds = filter(None, map(gold_of, expectations))
+    planted = Counter(gold.planted for gold in golds if gold.planted is not None)
+    said = [fault for fault, _ in planted.most_common()]
+    if params["measure"] == PRECISION:
+        said = said[:1]
+    elif params["measure"] == "type":
+        said = list(dict(reversed(said)).items())
+    findings: list[JsonValue] = [{"turn": turn, "code": code} for turn, code in said]
+    return {"findings": findings, "twin_findings": findings} if findings else None
+
+
 _MEASURE: JsonObject = {"enum": [*_MEASURES, "invariance"]}
 
 SCORER = Scorer(
@@ -122,4 +141,5 @@ SCORER = Scorer(
     kind=ScorerKind.EXACT,
     params_schema=params_schema({"measure": _MEASURE}, required=("measure", "expected")),
     score=score,
+    one_for_all=right_for_most,
 )

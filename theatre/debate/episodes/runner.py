@@ -217,4 +217,5 @@ RUNNER = EpisodeRunner(
     version="2",
     max_calls=max(len(AGENTS) * TEAM_ROUNDS, len(AGENTS) * CONTROL_ROUNDS * (1 + 1 + MAX_RETRIES)),
     play=play,
+    own_words=frozenset({"findings", "twin_findings", "action", "confidence"}),
 )

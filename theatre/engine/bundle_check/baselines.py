@@ -158,8 +158,8 @@ class _Baselines:
         try:
             if names and runner is not None:
                 self._play(runner, names, counts)
-            elif names:
-                self._score(names, counts)
+            if names and (runner is None or runner.own_words):
+                self._score(names, counts, None if runner is None else runner.own_words)
         except UnplayableError:
             reasons = {name: reason or "unplayable" for name, reason in reasons.items()}
             counts = {baseline: Counter() for baseline in counts}
@@ -302,8 +302,13 @@ class _Baselines:
                     return None
         raise UnplayableError(f"{runner.pin} asks more than {runner.max_calls} times")
 
-    def _score(self, names: Sequence[str], counts: Mapping[str, Counts]) -> None:
-        """Put the four answers of each drawn episode to the scorers."""
+    def _score(
+        self, names: Sequence[str], counts: Mapping[str, Counts], own: frozenset[str] | None
+    ) -> None:
+        """Put the four answers of each drawn episode to the scorers.
+
+        Of interactive episodes those that were not played, where they are `own` words alone.
+        """
         frequent, before = self._find_known(names)
         best = self._best(names)
         values: dict[str, Callable[[str, JsonValue, JsonValue], JsonValue | Nothing]] = {
@@ -319,6 +324,8 @@ class _Baselines:
             # Of the answers to an episode some are the same: a scorer is asked once.
             scored: dict[tuple[str, str], float | str] = {}
             for baseline, counted in counts.items():
+                if own is not None and baseline in PLAYED:
+                    continue
                 results = {}
                 for name in names:
                     value = values[baseline](name, expected.get(name), sent)
@@ -327,7 +334,10 @@ class _Baselines:
                     key = name, repr(value)
                     if key not in scored:
                         answer = self._answer(name, value)
-                        scored[key] = self._scorers.result(name, episode, answer, held)
+                        said = answer.hops[self._place(name)[0]].keys()
+                        is_said = own is None or (said and said <= own)
+                        result = self._scorers.result(name, episode, answer, held)
+                        scored[key] = result if is_said else NOT_APPLICABLE
                     results[name] = scored[key]
                 counted[self._key(episode, results)] += 1
             before |= {name: expected[name] for name in names if name in expected}

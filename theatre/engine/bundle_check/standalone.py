@@ -47,7 +47,7 @@ from theatre.engine.bundle_check.arithmetic import (
     wilson,
 )
 from theatre.engine.bundle_check.bundle_reader import Evidence, place_of
-from theatre.engine.bundle_check.data_audit import BASELINES, PLAYED, evidence_findings
+from theatre.engine.bundle_check.data_audit import BASELINES, evidence_findings
 from theatre.engine.bundle_check.measures import unqualified_measures
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
 from theatre.engine.bundle_check.plain_notes import Reader, reader_of
@@ -774,8 +774,6 @@ def check_baselines(evidence: Evidence) -> Problems:
             yield from differs(f"{where}/not_applicable", reason, one["not_applicable"])
         for baseline in BASELINES:
             yield from problems_of_baseline(f"{where}/{baseline}", one, baseline, drawn)
-            if played and baseline not in PLAYED and one[baseline] is not None:
-                yield f"{where}/{baseline}: no answer to the turns of an interactive episode"
     evidence.notes.append(AS_PLAYED if played else AS_SCORED)
 
 

@@ -40,7 +40,8 @@ class EpisodeRunner:
     `play` is given the episode's input and a seed, and makes one call at least and `max_calls`
     at most, the first of them to the first of its `constructs`, which are as many as the chain
     has. The same answers give the same requests and the same result: the check plays every
-    episode again. It never raises on an answer, whatever that holds.
+    episode again. It never raises on an answer, whatever that holds. `own_words` are the members of
+    the result that hold what a construct said, as it said it, and nothing that the play made of it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class EpisodeRunner:
     max_calls: int
     play: Callable[[JsonObject, str], EpisodePlay]
     constructs: int = 1
+    own_words: frozenset[str] = frozenset()
 
     @property
     def pin(self) -> str:

@@ -85,6 +85,9 @@ class Baseline(StrEnum):
     OTHER_EPISODE = "other_episode"
 
 
+_PLAYED = (Baseline.EMPTY, Baseline.COPIED)
+
+
 class NotApplicable(StrEnum):
     """Why a criterion has no baselines."""
 
@@ -172,6 +175,7 @@ class TrivialPlayers:
     ) -> None:
         """Take the runner and the constructs of an episode in the order of the chain."""
         self._runner = runner
+        self.own_words = runner.own_words
         self._hops = hops
         self._draws = draws
         self._registry = registry
@@ -255,7 +259,7 @@ class BaselineScores:
         try:
             if self._plans and self._players is not None:
                 self._play(self._players, drawn, gold, columns, raise_if_cancelled)
-            elif self._plans:
+            if self._plans and (self._players is None or self._players.own_words):
                 self._score(drawn, gold, columns)
         except UnplayableError:
             columns = {name: _Column([], self._seed) for name in names}
@@ -279,10 +283,10 @@ class BaselineScores:
         columns: Mapping[str, _Column],
         raise_if_cancelled: Callable[[], None],
     ) -> None:
-        """Play each episode twice; what others expect is no answer to a turn."""
+        """Play each episode twice: what is expected at its end is no answer to a turn."""
         for episode, _ in drawn.cases():
             label = gold.get(episode.episode_id)
-            for baseline in (Baseline.EMPTY, Baseline.COPIED):
+            for baseline in _PLAYED:
                 raise_if_cancelled()
                 made = players.answer(episode, copies=baseline is Baseline.COPIED)
                 results = {
@@ -297,13 +301,18 @@ class BaselineScores:
         gold: Mapping[str, JsonObject],
         columns: Mapping[str, _Column],
     ) -> None:
+        """Put answers where criteria look; of interactive episodes only what a construct said."""
         most_frequent, before, one_for_all = self._leading_expectations(drawn, gold)
         placed = [(plan, *self._place(plan)) for plan in self._plans]
         nothing = dict.fromkeys(self._provider.criterion_ids, Verdict.NOT_APPLICABLE)
+        own = None if self._players is None else self._players.own_words
+        # What was played has its first two already.
+        first = 0 if own is None else len(_PLAYED)
+        filled = [*columns.values()][first:]
         for episode, sent in drawn.cases():
             held = self._provider.expectations(episode, gold.get(episode.episode_id))
             # By place, in the order of `Baseline`: to hash a member costs as much as a score.
-            results: list[dict[str, CriterionResult]] = [{**nothing} for _ in columns]
+            results: list[dict[str, CriterionResult]] = [{**nothing} for _ in filled]
             for plan, construct, path in placed:
                 criterion = plan.criterion_id
                 if criterion not in held:
@@ -316,11 +325,13 @@ class BaselineScores:
                     _one_of(plan, before.get(criterion, ABSENT)),
                     one_for_all.get(criterion, ABSENT),
                 )
-                for of_baseline, answer in zip(results, answers, strict=True):
+                for of_baseline, answer in zip(results, answers[first:], strict=True):
                     if isinstance(answer, Absent):
                         continue
                     hops: dict[str, JsonObject] = {name: {} for name in self._constructs}
                     hops[construct] = output = _with_value(path, answer)
+                    if own is not None and not (output and output.keys() <= own):
+                        continue
                     case = ScoringCase(
                         input_data=episode.input_data,
                         expected=expected,
@@ -331,7 +342,7 @@ class BaselineScores:
                     of_baseline[criterion] = score_case(plan, case)
                 if expected is not None:
                     before[criterion] = expected
-            for column, of_baseline in zip(columns.values(), results, strict=True):
+            for column, of_baseline in zip(filled, results, strict=True):
                 column.add(of_baseline, episode.cluster_key)
 
     def _place(self, plan: CriterionPlan) -> tuple[str, str | None]:
