@@ -25,9 +25,9 @@ from backend.api.http.openapi import (
     DESCRIBED_BY,
     IF_NONE_MATCH,
     RANGE,
+    describe_bytes,
     describe_download,
     describe_headers,
-    describe_text_file,
 )
 from backend.api.http.pages import NO_NUL, ChainPaging, Listing, chain_page
 from backend.api.http.service import Admission, get_service
@@ -43,7 +43,7 @@ _KINDS = {".json": "application/json", ".jsonl": "application/x-ndjson", ".gz": 
 @router.get(
     "/verify_bundle.py",
     response_class=Response,
-    responses=describe_text_file("text/x-python", description="The program"),
+    responses=describe_bytes("text/x-python", description="The program"),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 @public()

@@ -28,7 +28,6 @@ from backend.api.http.openapi import (
     IF_NONE_MATCH,
     describe_bytes,
     describe_headers,
-    describe_text_file,
 )
 from backend.api.http.pages import NO_NUL, FilterText
 from backend.api.http.service import get_service
@@ -62,7 +61,7 @@ async def get_trust(request: Request, reading: Reading) -> Response:
 @router.get(
     "/log/checkpoint",
     response_class=Response,
-    responses=describe_text_file("text/plain", description="The signed checkpoint"),
+    responses=describe_bytes("text/plain", description="The signed checkpoint"),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 @public("not-found")
@@ -90,7 +89,7 @@ async def get_tile(
 @router.get(
     "/log/proof/{statement_sha256}",
     response_class=Response,
-    responses=describe_text_file("text/plain", description="A tlog-proof"),
+    responses=describe_bytes("text/plain", description="A tlog-proof"),
     openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 @public("not-found")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, and_, insert, select, update
+from sqlalchemy import and_, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -24,23 +24,9 @@ from backend.repositories.pages import (
     count_rows,
     in_order,
     newest_first,
+    restricting,
 )
 from theatre.engine.canonical_json import JsonObject, canonical_line
-
-_SHOWN = (
-    DebateRun.id,
-    DebateRun.debate_id,
-    DebateRun.run_id,
-    DebateRun.evaluation_mode,
-    DebateRun.artefact_sha256,
-    DebateRun.head_hash,
-    DebateRun.events,
-    DebateRun.turns,
-    DebateRun.is_closed,
-    DebateRun.version,
-    DebateRun.created_at,
-    DebateRun.updated_at,
-)
 
 
 class DebateRunView(NamedTuple):
@@ -78,6 +64,9 @@ class DebateFilter:
     run_id: str | None = None
 
 
+_SHOWN = select(*DebateRun.columns(DebateRunView._fields))
+
+
 async def insert_run(connection: AsyncConnection, **columns: Any) -> bool:  # noqa: ANN401 - columns
     """Store a run; False where its user has that run of that debate already."""
     statement = insert_or_leave(DebateRun).values(columns).on_conflict_do_nothing()
@@ -89,20 +78,20 @@ async def find_run_by_name(
 ) -> DebateRunView:
     """Return a user's run of a debate that there is."""
     named = and_(DebateRun.debate_id == debate_id, DebateRun.run_id == run_id)
-    query = select(*_SHOWN).where(DebateRun.user_id == user_id, named)
+    query = _SHOWN.where(DebateRun.user_id == user_id, named)
     return DebateRunView._make((await connection.execute(query)).one())
 
 
 async def find_run(connection: AsyncConnection, key: str, *, user_id: str) -> DebateRunView | None:
     """Return a user's run; None where it is not theirs."""
-    query = select(*_SHOWN).where(DebateRun.id == key, DebateRun.user_id == user_id)
+    query = _SHOWN.where(DebateRun.id == key, DebateRun.user_id == user_id)
     row = (await connection.execute(query)).first()
     return None if row is None else DebateRunView._make(row)
 
 
 async def lock_run(connection: AsyncConnection, key: str, *, user_id: str) -> DebateRunView | None:
     """Return a user's run, locked until the transaction ends; None where it is not theirs."""
-    query = select(*_SHOWN).where(DebateRun.id == key, DebateRun.user_id == user_id)
+    query = _SHOWN.where(DebateRun.id == key, DebateRun.user_id == user_id)
     row = (await connection.execute(query.with_for_update(key_share=True))).first()
     return None if row is None else DebateRunView._make(row)
 
@@ -111,9 +100,8 @@ async def find_runs(
     connection: AsyncConnection, window: Window, *, user_id: str, wanted: DebateFilter
 ) -> Page[DebateRunView]:
     """Return a page of a user's runs, the newest first."""
-    listed = _listed(user_id, wanted)
-    query = select(*_SHOWN).where(listed)
-    page = newest_first(query, window, DebateRun.created_at, DebateRun.id)
+    listed = and_(DebateRun.user_id == user_id, *restricting(DebateRun, wanted))
+    page = newest_first(_SHOWN.where(listed), window, DebateRun.created_at, DebateRun.id)
     found = await connection.execute(page)
     total = await count_rows(connection, DebateRun, listed)
     return Page([DebateRunView._make(row) for row in found], total)
@@ -168,22 +156,10 @@ async def find_evaluations(
 ) -> Sequence[StoredEvaluation]:
     """Return what evaluators said of a run as this artefact, by their names, the oldest first."""
     table = DebateEvaluation
-    columns = (getattr(table, name) for name in StoredEvaluation._fields)
-    query = select(*columns).where(
+    query = select(*table.columns(StoredEvaluation._fields)).where(
         table.debate_run_id == key, table.artefact_sha256 == artefact_sha256
     )
     found = await connection.execute(
         query.order_by(table.evaluator, table.created_at, table.sha256)
     )
     return [StoredEvaluation._make(row) for row in found]
-
-
-def _listed(user_id: str, wanted: DebateFilter) -> ColumnElement[bool]:
-    conditions = [DebateRun.user_id == user_id]
-    for column, value in (
-        (DebateRun.debate_id, wanted.debate_id),
-        (DebateRun.run_id, wanted.run_id),
-    ):
-        if value is not None:
-            conditions.append(column == value)
-    return and_(*conditions)

@@ -26,15 +26,6 @@ from backend.repositories.template_views import DISCLOSURE
 from theatre.engine.canonical_json import JsonObject
 
 _ENDED = ("RESOLVED", "ARCHIVED")
-_EPISODE = (
-    TheatreEpisodeScore.seq,
-    TheatreEpisodeScore.episode_id,
-    TheatreEpisodeScore.invocation_status,
-    TheatreEpisodeScore.outcome,
-    TheatreEpisodeScore.latency_ms,
-    TheatreEpisodeScore.scores_json,
-    TheatreEpisodeScore.scored_at,
-)
 
 
 class DisclosedTheatre(NamedTuple):
@@ -57,6 +48,11 @@ class EpisodeView(NamedTuple):
     latency_ms: int | None
     scores: dict[str, Any]
     scored_at: datetime
+
+
+_EPISODE = TheatreEpisodeScore.columns(
+    "scores_json" if name == "scores" else name for name in EpisodeView._fields
+)
 
 
 async def find_disclosed_theatre(
@@ -184,7 +180,7 @@ async def insert_bundle(
 async def find_bundle(connection: AsyncConnection, theatre_id: str) -> BundleArchive | None:
     """Return the archive of a theatre; None before its run was sealed."""
     table = SealedBundle
-    query = select(table.sha256, table.size_bytes).where(table.theatre_id == theatre_id)
+    query = select(*table.columns(BundleArchive._fields)).where(table.theatre_id == theatre_id)
     row = (await connection.execute(query)).one_or_none()
     return None if row is None else BundleArchive._make(row)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -70,6 +70,13 @@ def in_order(
     if window.after is not None:
         query = query.where(number > window.after)
     return query.order_by(number).limit(window.limit).offset(window.offset)
+
+
+def restricting(table: type[Base], wanted: Any) -> Iterator[ColumnElement[bool]]:  # noqa: ANN401 - a dataclass
+    """Yield the conditions of a filter, whose members are columns; None does not restrict."""
+    for name, value in asdict(wanted).items():
+        if value is not None:
+            yield getattr(table, name) == value
 
 
 async def count_rows(

@@ -86,7 +86,7 @@ _KEY_STATE = """
     WHERE queued.theatre_id IS NULL AND queued.type = 'key/v1')
 """
 STORED = (
-    *(getattr(TheatreCertificate, name) for name in _INDEXED),
+    *TheatreCertificate.columns(_INDEXED),
     func.sha256(TheatreCertificate.sigstore),
     _entry,
     literal_column(_KEY_STATE, Text),

@@ -11,19 +11,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from backend.database.models import Theatre, TheatreTemplate
 from backend.repositories.pages import Page, Window, count_rows, newest_first
 
-_SHOWN = (
-    TheatreTemplate.template_id,
-    TheatreTemplate.sha256,
-    TheatreTemplate.template_family,
-    TheatreTemplate.execution_path,
-    TheatreTemplate.display_name,
-    TheatreTemplate.description,
-    TheatreTemplate.schema_version,
-    TheatreTemplate.created_at,
-    TheatreTemplate.content_hash,
-)
-
-
 DISCLOSURE: ColumnElement[str] = func.coalesce(
     TheatreTemplate.template_json["product_theatre_config"]["disclosure"].astext, "public"
 )
@@ -42,6 +29,9 @@ class TemplateView(NamedTuple):
     schema_version: str
     created_at: datetime
     content_hash: str
+
+
+_SHOWN = (TheatreTemplate.template_id, *TheatreTemplate.columns(TemplateView._fields[1:]))
 
 
 class WholeTemplate(NamedTuple):

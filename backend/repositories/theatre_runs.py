@@ -189,7 +189,7 @@ async def lock_free(connection: AsyncConnection, theatre_id: str) -> StoredTheat
 
 async def read_claim(connection: AsyncConnection, theatre_id: str) -> ClaimStatus:
     """Return the state of a run as its worker needs it."""
-    query = select(Theatre.run_epoch, Theatre.lost_workers, Theatre.cancel_requested_at)
+    query = select(*Theatre.columns(ClaimStatus._fields))
     row = (await connection.execute(query.where(Theatre.id == theatre_id))).one()
     return ClaimStatus._make(row)
 
@@ -256,22 +256,10 @@ async def _lock(
 
 
 def _whole() -> Select[*tuple[Any, ...]]:
-    return select(
-        Theatre.id,
-        Theatre.user_id,
-        Theatre.state,
-        Theatre.version,
-        Theatre.run_status,
-        Theatre.run_epoch,
-        Theatre.lost_workers,
-        Theatre.is_certificate_run,
-        Theatre.rehearsal_sha256,
-        Theatre.answers_sha256,
-        Theatre.cancel_requested_at,
-        Theatre.created_at,
-        Theatre.receipt,
-        TheatreTemplate.document,
-    ).join(TheatreTemplate, TheatreTemplate.sha256 == Theatre.template_sha256)
+    columns = Theatre.columns(StoredTheatre._fields[:-1])
+    return select(*columns, TheatreTemplate.document).join(
+        TheatreTemplate, TheatreTemplate.sha256 == Theatre.template_sha256
+    )
 
 
 async def find_ended_runs(

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, insert, select, update
+from sqlalchemy import and_, bindparam, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Dataset, Theatre, TheatreCoin, TheatreTemplate
-from backend.repositories.pages import Page, Window, count_rows, newest_first
+from backend.repositories.pages import Page, Window, count_rows, newest_first, restricting
 from backend.repositories.template_views import DISCLOSURE
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, sha256_hex
 from theatre.engine.clock import parse_rfc3339
@@ -101,34 +101,6 @@ def _value(value: Any) -> Any:  # noqa: ANN401 - JSON, or what a column holds
 # Theatres as their owner reads them. Every statement has the owner in its WHERE clause.
 
 
-_SHOWN = (
-    Theatre.id,
-    Theatre.template_id,
-    Theatre.template_sha256,
-    Theatre.construct_id,
-    Theatre.state,
-    Theatre.version,
-    Theatre.commitment_hash,
-    Theatre.committed_at,
-    Theatre.is_certificate_run,
-    Theatre.run_status,
-    Theatre.progress,
-    Theatre.total_episodes,
-    Theatre.failure_count,
-    Theatre.refused_count,
-    Theatre.pending_step,
-    Theatre.error,
-    Theatre.started_at,
-    Theatre.heartbeat_at,
-    Theatre.outcome,
-    Theatre.outcome_reason,
-    Theatre.resolved_at,
-    Theatre.certificate_id,
-    Theatre.created_at,
-    Theatre.updated_at,
-)
-
-
 class TheatreView(NamedTuple):
     """What is shown of a theatre; the columns of the same names."""
 
@@ -180,9 +152,9 @@ async def find_theatres(
     connection: AsyncConnection, window: Window, *, user_id: str, wanted: TheatreFilter
 ) -> Page[TheatreView]:
     """Return a page of a user's theatres, the newest first."""
-    listed = _listed(user_id, wanted)
-    query = select(*_SHOWN).where(listed)
-    found = await connection.execute(newest_first(query, window, Theatre.created_at, Theatre.id))
+    listed = and_(Theatre.user_id == user_id, *restricting(Theatre, wanted))
+    page = newest_first(_SHOWN.where(listed), window, Theatre.created_at, Theatre.id)
+    found = await connection.execute(page)
     total = await count_rows(connection, Theatre, listed)
     return Page([TheatreView._make(row) for row in found], total)
 
@@ -199,21 +171,8 @@ async def find_usage_sums(
     return None if row is None else (row.usage_sums, row.document)
 
 
-_OWN = select(*_SHOWN).where(
-    Theatre.id == bindparam("theatre_id"), Theatre.user_id == bindparam("user_id")
-)
-
-
-def _listed(user_id: str, wanted: TheatreFilter) -> ColumnElement[bool]:
-    conditions = [Theatre.user_id == user_id]
-    for column, value in (
-        (Theatre.state, wanted.state),
-        (Theatre.construct_id, wanted.construct_id),
-        (Theatre.template_id, wanted.template_id),
-    ):
-        if value is not None:
-            conditions.append(column == value)
-    return and_(*conditions)
+_SHOWN = select(*Theatre.columns(TheatreView._fields))
+_OWN = _SHOWN.where(Theatre.id == bindparam("theatre_id"), Theatre.user_id == bindparam("user_id"))
 
 
 async def store_template(
@@ -318,12 +277,9 @@ async def find_upload(
     connection: AsyncConnection, sha256: str, *, user_id: str
 ) -> StoredDataset | None:
     """Return an upload of a user; None where it is not theirs."""
-    found = await connection.execute(
-        select(Dataset.sha256, Dataset.size_bytes, Dataset.lines_total, Dataset.created_at).where(
-            Dataset.sha256 == sha256, Dataset.user_id == user_id
-        )
-    )
-    row = found.first()
+    query = select(*Dataset.columns(StoredDataset._fields))
+    own = query.where(Dataset.sha256 == sha256, Dataset.user_id == user_id)
+    row = (await connection.execute(own)).first()
     return None if row is None else StoredDataset(*row)
 
 

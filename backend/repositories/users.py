@@ -52,9 +52,8 @@ async def insert_key(
 
 async def find_keys(connection: AsyncConnection, user_id: str) -> Sequence[StoredKey]:
     """Return all keys of a user, the newest first."""
-    found = await connection.execute(
-        select(*_SHOWN).where(ApiKey.user_id == user_id).order_by(*_NEWEST_FIRST)
-    )
+    query = _SHOWN.where(ApiKey.user_id == user_id)
+    found = await connection.execute(query.order_by(ApiKey.created_at.desc(), ApiKey.id.desc()))
     return [StoredKey(*row) for row in found]
 
 
@@ -63,7 +62,7 @@ async def find_keys_page(
 ) -> Page[StoredKey]:
     """Return a page of a user's keys, the newest first."""
     own = ApiKey.user_id == user_id
-    query = newest_first(select(*_SHOWN).where(own), window, ApiKey.created_at, ApiKey.id)
+    query = newest_first(_SHOWN.where(own), window, ApiKey.created_at, ApiKey.id)
     found = await connection.execute(query)
     return Page([StoredKey(*row) for row in found], await count_rows(connection, ApiKey, own))
 
@@ -79,7 +78,7 @@ async def revoke_key(
     await connection.execute(
         update(ApiKey).where(*own, ApiKey.revoked_at.is_(None)).values(revoked_at=at)
     )
-    row = (await connection.execute(select(*_SHOWN).where(*own))).first()
+    row = (await connection.execute(_SHOWN.where(*own))).first()
     return None if row is None else StoredKey(*row)
 
 
@@ -111,16 +110,7 @@ _OWNER = (
         User.disabled_at.is_(None),
     )
 )
-_NEWEST_FIRST = (ApiKey.created_at.desc(), ApiKey.id.desc())
-_SHOWN = (
-    ApiKey.id,
-    ApiKey.name,
-    ApiKey.scopes,
-    ApiKey.created_at,
-    ApiKey.expires_at,
-    ApiKey.last_used_at,
-    ApiKey.revoked_at,
-)
+_SHOWN = select(*ApiKey.columns(StoredKey._fields))
 
 
 class StoredUser(NamedTuple):
@@ -239,12 +229,8 @@ async def enable_user(connection: AsyncConnection, user_id: str) -> None:
     await connection.execute(update(User).where(User.id == user_id).values(disabled_at=None))
 
 
-_LISTED = select(
-    User.id, User.username, User.email, User.is_operator, User.created_at, User.disabled_at
-).order_by(User.created_at, User.id)
-_ENABLED = select(User.id, User.username, User.password_hash, User.token_generation).where(
-    User.disabled_at.is_(None)
-)
+_LISTED = select(*User.columns(ListedUser._fields)).order_by(User.created_at, User.id)
+_ENABLED = select(*User.columns(StoredUser._fields)).where(User.disabled_at.is_(None))
 _BY_NAME = _ENABLED.where(func.lower(User.username) == func.lower(bindparam("username")))
 _BY_ID = _ENABLED.where(User.id == bindparam("user_id"))
 
@@ -274,7 +260,7 @@ async def insert_invite(
 async def list_invites(connection: AsyncConnection) -> Sequence[StoredInvite]:
     """Return all invites, the newest first."""
     found = await connection.execute(_INVITES.order_by(Invite.created_at.desc(), Invite.id.desc()))
-    return [StoredInvite(*row) for row in found]
+    return [StoredInvite._make(row) for row in found]
 
 
 async def revoke_invite(
@@ -287,7 +273,7 @@ async def revoke_invite(
         .values(revoked_at=at)
     )
     row = (await connection.execute(_INVITES.where(Invite.id == invite_id))).first()
-    return None if row is None else StoredInvite(*row)
+    return None if row is None else StoredInvite._make(row)
 
 
 async def is_good_invite(connection: AsyncConnection, code_sha256: str, *, at: datetime) -> bool:
@@ -313,12 +299,6 @@ def _good_invite(code_sha256: str, at: datetime) -> tuple[ColumnElement[bool], .
     )
 
 
-_INVITES = select(
-    Invite.id,
-    Invite.note,
-    Invite.created_at,
-    Invite.expires_at,
-    Invite.revoked_at,
-    Invite.used_at,
-    User.username,
-).join(User, User.id == Invite.used_by, isouter=True)
+_INVITES = select(*Invite.columns(StoredInvite._fields[:-1]), User.username).join(
+    User, User.id == Invite.used_by, isouter=True
+)

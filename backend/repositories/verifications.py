@@ -15,22 +15,6 @@ from backend.repositories.certificate_views import SHOWN, CertificateView, joine
 from backend.repositories.pages import Window, newest_first
 from theatre.engine.canonical_json import JsonObject
 
-_COLUMNS = (
-    Verification.id,
-    Verification.user_id,
-    Verification.request,
-    Verification.min_replays,
-    Verification.phase,
-    Verification.job_id,
-    Verification.lost_workers,
-    Verification.records,
-    Verification.waits_until,
-    Verification.error_code,
-    Verification.error,
-    Verification.created_at,
-    Verification.updated_at,
-)
-
 
 class StoredVerification(NamedTuple):
     """A row; the columns of the same names. `scored`: changes that its certificate counts."""
@@ -49,6 +33,9 @@ class StoredVerification(NamedTuple):
     created_at: datetime
     updated_at: datetime
     scored: int | None
+
+
+_COLUMNS = Verification.columns(StoredVerification._fields[:-1])
 
 
 async def insert_verification(

@@ -29,6 +29,7 @@ from theatre.transparency.statements import BUNDLE_TYPE
 Described = dict[int | str, dict[str, Any]]
 
 
+_TEXT = {"schema": {"type": "string"}}
 _BYTES = {"type": "string", "format": "binary"}
 _BODIES: dict[str, dict[str, str]] = {
     name: {"type": "object"} for name in ("application/json", BUNDLE_TYPE)
@@ -36,7 +37,7 @@ _BODIES: dict[str, dict[str, str]] = {
 
 
 def _header(description: str) -> dict[str, Any]:
-    return {"description": description, "schema": {"type": "string"}, "required": True}
+    return {"description": description, "required": True} | _TEXT
 
 
 ETAG = {"ETag": _header("names this version of the answer, for `If-None-Match`")}
@@ -49,27 +50,17 @@ JOB_LOCATION = {"Location": _header("how far the job is")}
 NOT_MODIFIED: Described = {
     304: {"description": "`If-None-Match` names this answer", "headers": ETAG}
 }
-IF_NONE_MATCH: dict[str, Any] = {
-    "name": "If-None-Match",
-    "in": "header",
-    "required": False,
-    "description": "entity tags that the reader has already",
-    "schema": {"type": "string"},
-}
-RANGE: dict[str, Any] = {
-    "name": "Range",
-    "in": "header",
-    "required": False,
-    "description": "one range of bytes; anything else is answered whole",
-    "schema": {"type": "string"},
-}
-PREFER: dict[str, Any] = {
-    "name": "Prefer",
-    "in": "header",
-    "required": False,
-    "description": "`wait=N`: have the answer wait for the end, at most 60 seconds (RFC 7240)",
-    "schema": {"type": "string"},
-}
+
+
+def _parameter(name: str, description: str) -> dict[str, Any]:
+    return {"in": "header", "name": name, "required": False, "description": description} | _TEXT
+
+
+IF_NONE_MATCH = _parameter("If-None-Match", "entity tags that the reader has already")
+RANGE = _parameter("Range", "one range of bytes; anything else is answered whole")
+PREFER = _parameter(
+    "Prefer", "`wait=N`: have the answer wait for the end, at most 60 seconds (RFC 7240)"
+)
 
 
 def describe_headers(*parameters: dict[str, Any]) -> dict[str, Any]:
@@ -108,20 +99,11 @@ def describe_download(*media_types: str, description: str) -> Described:
     }
 
 
-def describe_text_file(media_type: str, *, description: str) -> Described:
-    """Describe a text that is always sent whole."""
-    headers = {**ETAG, **DIGEST, **CACHING}
-    content = {media_type: {"schema": {"type": "string"}}}
-    return {
-        200: {"description": description, "headers": headers, "content": content},
-        **NOT_MODIFIED,
-    }
-
-
 def describe_bytes(media_type: str, *, description: str, **more: dict[str, Any]) -> Described:
-    """Describe bytes that are always sent whole; `more` are further headers."""
+    """Describe bytes, or a text, that are always sent whole; `more` are further headers."""
     headers = {**ETAG, **DIGEST, **CACHING, **more}
-    content = {media_type: {"schema": _BODIES.get(media_type, _BYTES)}}
+    is_text = media_type.startswith("text/")
+    content = {media_type: _TEXT if is_text else {"schema": _BODIES.get(media_type, _BYTES)}}
     return {
         200: {"description": description, "headers": headers, "content": content},
         **NOT_MODIFIED,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from sqlalchemy import CheckConstraint, DateTime, LargeBinary, MetaData, String, Text
 from sqlalchemy.dialects.postgresql import JSONB, UUID
-from sqlalchemy.orm import DeclarativeBase, mapped_column
+from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, mapped_column
 
 Identifier = Annotated[str, mapped_column(UUID(as_uuid=False))]
 """A UUID, as text in Python."""
@@ -43,6 +43,11 @@ class Base(DeclarativeBase):
         }
     )
     type_annotation_map: ClassVar = {str: String, datetime: DateTime(timezone=True)}
+
+    @classmethod
+    def columns(cls, names: Iterable[str]) -> list[InstrumentedAttribute[Any]]:
+        """Return the columns of these names, in their order: those of a view's fields."""
+        return [getattr(cls, name) for name in names]
 
 
 def is_one_of(column: str, values: Iterable[str]) -> CheckConstraint:
