@@ -13,7 +13,7 @@ from backend.api.http.bodies import JSON, describe_body, json_body
 from backend.api.http.idempotency import Transaction
 from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Scope
-from backend.schemas.audits import (
+from backend.schemas.transparency import (
     AuditAnswer,
     AuditDocument,
     AuditRequestDocument,

@@ -11,8 +11,7 @@ from typing import TypeVar
 import click
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.cli.account_groups import invite, user
-from backend.cli.budget_group import budget
+from backend.cli.account_groups import budget, invite, user
 from backend.cli.database_work import end_on_refusal, open_owned_database, run_as_operator
 from backend.database.migrations import open_database
 from backend.database.sessions import application_engine, operator_engine

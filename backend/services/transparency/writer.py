@@ -17,11 +17,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.jobs.announcements import LOG_QUEUE, ChangeListener
 from backend.repositories.transparency_log import PostgresLog, hold_writer_lock
-from backend.services.transparency.cosigning import Cosigning
 from backend.services.transparency.keys import LogKeys
-from theatre.api.log_network import compare_with_others
+from theatre.api.log_network import compare_with_others, gather_cosignatures
 from theatre.engine.errors import TheatreError
 from theatre.transparency.log import LogWriter
+from theatre.transparency.policy import Policy
 
 _LOOK_SECONDS = 5.0
 """Seconds until an entry is seen whose announcement was lost."""
@@ -106,3 +106,50 @@ async def _write(
                     # The lock is held as long as this connection answers.
                     await connection.execute(text("SELECT 1"))
                     await connection.commit()
+
+
+# Witnesses of the service's policy, asked to cosign each checkpoint next to its writer.
+
+
+class Cosigning:
+    """What a log's writer and the questions to its witnesses share."""
+
+    def __init__(self, store: PostgresLog, writer: LogWriter, policy: Policy) -> None:
+        self._store = store
+        self._writer = writer
+        self._witnesses = [one for one in policy.witnesses.values() if one.url is not None]
+        self._signed = asyncio.Event()
+        self._missing: list[str] = []
+        self.turn = asyncio.Lock()
+        """Who signs or adds cosignatures holds it."""
+
+    @contextlib.asynccontextmanager
+    async def asking(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Ask until the context is left.
+
+        The task that is yielded ends with LogForkError where a witness has seen another tree.
+        """
+        task = asyncio.create_task(self._ask_for_ever())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def note(self) -> None:
+        """Have the last checkpoint cosigned."""
+        self._signed.set()
+
+    async def _ask_for_ever(self) -> None:
+        while True:
+            await self._signed.wait()
+            self._signed.clear()
+            checkpoint = self._writer.checkpoint
+            lines, missing = await gather_cosignatures(self._store, checkpoint, self._witnesses)
+            if missing != self._missing:
+                _log.warning("witnesses that did not cosign", extra={"fields": {"detail": missing}})
+            self._missing = missing
+            async with self.turn:
+                # A later one is asked about next.
+                if lines and self._writer.checkpoint == checkpoint:
+                    await self._writer.add_cosignatures(lines)

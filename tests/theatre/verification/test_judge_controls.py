@@ -27,7 +27,7 @@ from theatre.engine.scoring.run_controls import RATES, WORSE, why_not_borne_out
 from theatre.judging.panel import panel_of
 from theatre.verification.change_facts import change_facts, find_code_names
 from theatre.verification.judge import second_opinion
-from theatre.verification.judge.control_errors import compute
+from theatre.verification.judge.control_errors import compute, recognised
 from theatre.verification.judge.controls import (
     LABELLED,
     PLANTED,
@@ -37,7 +37,6 @@ from theatre.verification.judge.controls import (
     plan_controls,
 )
 from theatre.verification.judge.planted import Lots, PlantedClaims
-from theatre.verification.judge.recognition import recognised
 from theatre.verification.judge.scorer import SCORER, committed_judge, judgement
 from theatre.verification.labelled_claims import SHIPPED_SHA256, shipped_set
 from theatre.verification.local_history import Selection, read_history

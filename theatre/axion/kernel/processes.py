@@ -77,10 +77,6 @@ class SharedProcess:
             child.close()
 
 
-GATE = SharedProcess("theatre.axion.kernel.gate_process")
-P5 = SharedProcess("theatre.axion.kernel.p5_process")
-
-
 GATE, P5 = SharedProcess(_GATE), SharedProcess(P5_MODULE)
 
 

@@ -7,14 +7,17 @@ have, as far as it cannot tell controls from other claims: how well words tell t
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Final, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import ScoringCase
+from theatre.engine.scoring.arithmetic import rounded_number
 from theatre.engine.scoring.corrections import (
     FEWEST_ITEMS,
     SIDES,
@@ -26,9 +29,9 @@ from theatre.engine.scoring.measure_policy import THRESHOLD
 from theatre.engine.scoring.run_controls import RATES, RECOGNISABLE, are_apart
 from theatre.judging.panel import NotMeasurableError, SplitError
 from theatre.judging.recorded import judged_cases, judging_computation
+from theatre.verification.change_facts import WORD
 from theatre.verification.judge.controls import LABELLED, PLANTED, AnsweredControl
 from theatre.verification.judge.measures import verdicts_with_controls
-from theatre.verification.judge.recognition import recognised
 from theatre.verification.judge.scorer import SCORER, repeat_passes, settled_item
 
 _NO_SKILL: Final = 1.0
@@ -192,3 +195,54 @@ def _findings(criterion: str, document: Mapping[str, Any]) -> Iterator[str]:
 
 
 COMPUTATION = judging_computation("judge_controls", compute)
+
+
+# Whether words tell control items from the claims of a construct: a classifier tries.
+#
+# A judge that could tell them would be right on them alone, and all figures about it worth nothing.
+
+
+FOLDS: Final = 10
+MOST_REQUESTS: Final = 500
+"""So many answers are looked at, the first ones that have controls."""
+
+_CHARACTERS = 20
+"""Lengths are told apart in steps of so many."""
+
+
+def recognised(requests: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float | None:
+    """Return the balanced accuracy of naive Bayes on words, first word and length; 0.5 is chance.
+
+    Of each request it gets the construct's claims and the controls. Every tenth request is left out
+    at a time: what the texts of one have in common is no help. Null with fewer controls, or claims,
+    than folds. Likelihoods are compared as whole numbers, so no platform rounds them otherwise.
+    """
+    known = [
+        tuple([_features(text) for text in texts] for texts in request)
+        for request in requests[:MOST_REQUESTS]
+    ]
+    totals = [sum(len(request[sort]) for request in known) for sort in (0, 1)]
+    if min(totals) < FOLDS:
+        return None
+    right = [0, 0]
+    for fold in range(FOLDS):
+        others = [request for place, request in enumerate(known) if place % FOLDS != fold]
+        texts = [[text for request in others for text in request[sort]] for sort in (0, 1)]
+        seen = [Counter(feature for text in sort for feature in text) for sort in texts]
+        for request in known[fold::FOLDS]:
+            for sort in (0, 1):
+                for text in request[sort]:
+                    # Both multiplied by the denominators of both. Of the same odds it says claim.
+                    odds = [
+                        math.prod(seen[n][one] + 1 for one in text)
+                        * (len(texts[1 - n]) + 2) ** len(text)
+                        for n in (0, 1)
+                    ]
+                    right[sort] += (odds[1] > odds[0]) is (sort == 1)
+    shares = (Fraction(hits, total) for hits, total in zip(right, totals, strict=True))
+    return rounded_number(sum(shares, Fraction(0)) / 2)
+
+
+def _features(text: str) -> frozenset[str]:
+    words = [word.casefold() for word in WORD.findall(text)]
+    return frozenset([*words, f"1 {words[0] if words else ''}", f"# {len(text) // _CHARACTERS}"])
