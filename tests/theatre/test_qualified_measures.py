@@ -334,6 +334,8 @@ def test_an_honest_measure_does_and_where_things_lie_is_no_matter(home: Path) ->
     [
         lambda it: it["balanced_accuracy"].update(low=0.9),
         lambda it: it["rows"][0].update(score=1 - it["rows"][0]["score"]),
+        lambda it: it["specificity"].update(value=False),
+        lambda it: it["sensitivity"].update(low=False),
         lambda it: it["rows"].pop(),
         lambda it: it["rows"].append(it["rows"][0]),
         lambda it: it["rows"][0].update(verdict="supported", kind="plain"),

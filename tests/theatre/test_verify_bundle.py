@@ -356,6 +356,7 @@ START, SCORE = f"{TRAIL}/activated/detail", f"{TRAIL}/human_score/detail"
 CLOSED, RECEIPT = f"{START}/isolation", "commitment_receipt.json"
 SEQS = f"{TRAIL}/episodes_recorded/detail/seqs/*/*"
 REFUSED_SCORE = f"{TRAIL}/human_score_refused/detail"
+CONSTANT = f"{BASELINES}/criteria/overlap/most_frequent/score"
 FAILED_STEP = f"{TRAIL}/step_failed/detail/result"
 # fmt: off
 RULES = [
@@ -390,6 +391,7 @@ RULES = [
     (SMALL, "another text", f"{CLOSED}/sums/by", TRAIL, "isolation: another form"),
     (SMALL, "a number for null", f"{RECEIPT}/isolation", RECEIPT, "isolation: another form"),
     (SMALL, "a truth for a number", f"{INTERVAL}/high", AGGREGATE, "low ≤ high ≤ 1"),
+    (SMALL, "a truth for a number", CONSTANT, BASELINES, "no mean of up to"),
     (RECORDS, "an item less", CALL, CLEANED, "hops and repeats: expected"),
     (RECORDS, "an item more", CALL, CLEANED, "hops and repeats: expected"),
     (RECORDS, "another text", f"{CALL}/version_source", CLEANED, "expected computed or claimed"),

@@ -641,6 +641,13 @@ def a_better_tier(files: Files) -> Files:
     return changed(forged, "certificate.json", lambda c: c.update(verification_tier="BACKTESTED"))
 
 
+def with_a_truth_for_a_count(files: Files) -> Files:
+    aggregate: dict[str, Any] = document(files, "scores/aggregate.json")
+    assert aggregate["episode_counts"]["error"] == 1
+    aggregate["episode_counts"]["error"] = True
+    return with_document(files, "scores/aggregate.json", aggregate)
+
+
 # fmt: off
 PUBLISHED_LIES: list[tuple[str, Callable[[Files], Files], set[str]]] = [
     ("more withheld than committed", close_another, {"scores"}),
@@ -660,6 +667,7 @@ PUBLISHED_LIES: list[tuple[str, Callable[[Files], Files], set[str]]] = [
     ("no cap", without_the_cap, {"tier"}),
     ("a better tier", a_better_tier, {"tier"}),
     ("another number", lambda f: with_entries(f, lambda r: r[1].update(seq=9)), {"scores"}),
+    ("a truth for a count", with_a_truth_for_a_count, {"aggregate"}),
     ("the coin", lambda f: f | {"coin.txt": COIN.line}, {"inventory"}),
     ("a form less", lambda f: {path: raw for path, raw in f.items() if path != "resolution.json"},
      {"inventory", "sums"}),

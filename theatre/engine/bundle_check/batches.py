@@ -340,7 +340,7 @@ def _ranges(seqs: JsonValue | Nothing) -> list[tuple[int, int]]:
         whole = isinstance(pair, list) and len(pair) == len(("first", "last"))
         if not (whole and is_whole(first) and is_whole(last)):
             raise DefectError("seqs as pairs of first and last", render(pair))
-        low, high = cast("int", first), cast("int", last)
+        low, high = first, last
         if not below < low <= high <= MAX_SAFE_INTEGER:
             raise DefectError("seqs that ascend from 1", render(pair))
         ranges.append((low, high))

@@ -74,8 +74,12 @@ def signed_qualification(lines: Iterable[bytes], sha256: object) -> Document | N
 def near_share(found: Document, stated: Document) -> bool:
     """Return whether a share agrees: its bounds nearly, all else exactly."""
     ends = [(found[end], stated[end]) for end in ("low", "high")]
-    near = all(a == b or (None not in (a, b) and abs(a - b) <= NEAR) for a, b in ends)
-    return near and {**found, "low": 0, "high": 0} == {**stated, "low": 0, "high": 0}
+    near = all(
+        a is b or (None not in (a, b) and type(b) is not bool and abs(a - b) <= NEAR)
+        for a, b in ends
+    )
+    alike = [canonical({**one, "low": 0, "high": 0}) for one in (found, stated)]
+    return near and alike[0] == alike[1]
 
 
 def labels_hash(document: Document) -> str:

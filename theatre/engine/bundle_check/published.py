@@ -72,6 +72,7 @@ from theatre.engine.bundle_check.report import (
     Nothing,
     at,
     is_number,
+    is_whole,
     render,
     require_members,
     require_same,
@@ -362,7 +363,7 @@ def _check_aggregate(evidence: Evidence, lines: _Lines) -> None:
     for name, count in expected.items():
         ledger.compare(check, f"episode_counts/{name}", count, at(counts, name))
     failed = [at(counts, name) for name in ("timeout", "error")]
-    missing = sum(value for value in failed if isinstance(value, int))
+    missing = sum(value for value in failed if is_whole(value))
     ledger.compare(check, "timeouts and errors", lines.outcomes[EpisodeOutcome.MISSING], missing)
     for name, (total, count) in lines.sums.items():
         mean = published(Fraction(total, count * NANO))

@@ -136,7 +136,7 @@ def require_time(value: JsonValue | Nothing, what: str) -> str:
     return text
 
 
-def is_whole(value: JsonValue | Nothing) -> bool:
+def is_whole(value: JsonValue | Nothing) -> TypeGuard[int]:
     """Return whether `value` is an integer (no boolean, no fraction)."""
     return isinstance(value, int) and not isinstance(value, bool)
 

@@ -788,7 +788,8 @@ def problems_of_baseline(where: str, one: Document, baseline: str, drawn: int) -
     number, score, interval = scored["n"], scored["score"], scored["interval"]
     yield from differs(f"{where}/interval", INTERVAL, sorted(interval))
     ends = [interval["low"], interval["high"]]
-    if type(number) is not int or not 0 < number <= drawn or not 0 <= score <= 1:
+    is_mean = type(number) is int and 0 < number <= drawn and type(score) is not bool
+    if not is_mean or not 0 <= score <= 1:
         yield f"{where}: no mean of up to {drawn} episodes"
     elif interval["method"] == "wilson":
         right = round(score * number)
