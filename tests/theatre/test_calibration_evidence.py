@@ -19,6 +19,7 @@ from tests.theatre.forged_bundle import (
 )
 from tests.theatre.runs import (
     ERROR,
+    LATE,
     REFUSED,
     Finished,
     ScriptedAdapter,
@@ -27,8 +28,10 @@ from tests.theatre.runs import (
     pilot_stage,
     with_changes,
 )
+from theatre.api.certificate_report import page_of_bundle
 from theatre.cli.certificate_report import print_certificate
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.pages.certificate_page import render_certificate
 
 LABELLED: dict[str, JsonValue] = {
     "/scoring/criteria_scorers/colour": {
@@ -117,6 +120,20 @@ def test_below_100_probabilities_the_certificate_has_a_brier_score_and_no_ece(
     assert certificate["brier_score"] is not None
     assert certificate["ece"] is None
     assert check(finished.bundle).consistent
+
+
+def test_next_to_a_brier_score_stands_of_how_many_answers_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One answer that was right and sure has the best that there is."""
+    sure: JsonObject = {"output_data": {"colour": "red", "recall": 1, "confidence": 1}}
+    stage = pilot_stage(tmp_path, episodes(30, {4: sure}), changes=LABELLED)
+    bundle = stage.run(ScriptedAdapter(answer_as_asked)).bundle
+    print_certificate(bundle)
+    shown = capsys.readouterr().out
+    assert "calibration  Brier 0.000 (n = 1), no ECE (fewer-than-100-probabilities)" in shown
+    page = render_certificate(page_of_bundle(bundle, None, record=None, now=LATE))
+    assert "Brier score 0.000 (0 is best; n = 1)." in page
 
 
 def test_without_probabilities_the_certificate_has_neither(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ def page_of_bundle(
         history=tier["history"],
         all_or_nothing=criteria.all_or_nothing(),
         people=[*(aggregate["human_scores"] or {}).values()] if private == frozenset() else (),
+        probabilities=(aggregate["calibration"] or {}).get("probabilities"),
         episodes=shown,
         verification={},
         held=_held(bundle) if private == frozenset() else None,

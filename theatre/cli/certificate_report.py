@@ -149,7 +149,7 @@ def shorten_path(path: Path) -> Path:
 
 def _print_calibration(calibration: Mapping[str, Any] | None) -> None:
     """Print the calibration of stated probabilities, if there are any."""
-    if calibration is None or not calibration["probabilities"]:
+    if calibration is None or not (stated := calibration["probabilities"]):
         return
     ece = calibration["ece"]
     described = f"no ECE ({calibration['ece_reason']})"
@@ -160,7 +160,7 @@ def _print_calibration(calibration: Mapping[str, Any] | None) -> None:
     # Who states none where it is unsure looks calibrated.
     silent = calibration["without_probability"]
     described += f"; {silent} answers stated none" if silent else ""
-    echo(f"calibration  Brier {calibration['brier_score']:.3f}, {described}")
+    echo(f"calibration  Brier {calibration['brier_score']:.3f} (n = {stated}), {described}")
 
 
 def _print_chain(certificate: Mapping[str, Any]) -> None:

@@ -134,10 +134,10 @@ class CertificatePage:
     `certificate` fits the certificate's schema; `template`, `unmet` and `history` are None where
     they are not at hand. `history` is that of `tier.json`, as amended since. `all_or_nothing` are
     criteria that scored 0 or 1 in each episode. `people` are the entries of `human_scores` in
-    `scores/aggregate.json`. `links` are addresses by name: `document`,
-    `bundle`, `badge`, `page`, `construct`, `theatre`, `template`, `episodes`, `log`. `verification`
-    are data attributes of the section in which the page verifies itself: addresses of `bundle` and
-    `trust`.
+    `scores/aggregate.json`, `probabilities` is of how many answers its Brier score is. `links` are
+    addresses by name: `document`, `bundle`, `badge`, `page`, `construct`, `theatre`, `template`,
+    `episodes`, `log`. `verification` are data attributes of the section in which the page verifies
+    itself: addresses of `bundle` and `trust`.
     None leaves that out. `held` is what it verifies where the page is one file.
     """
 
@@ -149,6 +149,7 @@ class CertificatePage:
     history: Document | None = None
     all_or_nothing: frozenset[str] = frozenset()
     people: Sequence[Document] = ()
+    probabilities: int | None = None
     episodes: Shown | None = None
     links: Mapping[str, str] = field(default_factory=dict)
     verification: Mapping[str, str] | None = None

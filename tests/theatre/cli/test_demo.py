@@ -145,8 +145,8 @@ def test_the_demo_says_how_far_the_observers_confidence_can_be_trusted(
 ) -> None:
     assert "calibration" not in demonstration.page(2)
     assert (
-        "calibration  Brier 0.215, ECE 0.122 (if calibrated: 0.076 expected, 95 % below 0.115)"
-        in demonstration.page(4).splitlines()
+        "calibration  Brier 0.215 (n = 148), ECE 0.122 (if calibrated: 0.076 expected, "
+        "95 % below 0.115)" in demonstration.page(4).splitlines()
     )
 
 
