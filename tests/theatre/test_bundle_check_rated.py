@@ -92,7 +92,10 @@ TOLD: list[tuple[str, Edit, set[str]]] = [
     ("the author's scores let in", renamed(AUTHOR), COUNTED),
     ("the author's scores let in in other letters", renamed("ADA author"), COUNTED),
     ("one person for two", renamed("GRACE"), COUNTED),
+    ("one person for two by what shows nothing", renamed("Gr\u200bace\u3164"), COUNTED),
+    ("the author's scores let in by what shows nothing", renamed("Ada\xad Author"), COUNTED),
     ("nobody", renamed(""), COUNTED),
+    ("a name of which nothing shows", renamed("\u3164"), COUNTED),
     ("a name with a space behind it", renamed("Edsger "), COUNTED),
     ("a name that is no text", renamed(1), COUNTED),  # type: ignore[arg-type]  # a forger may
     ("a second score", again(GRACE), {"times", *HUMAN}),

@@ -72,7 +72,7 @@ def fresh(tmp_path: Path) -> Waiting:
     return opened(tmp_path)
 
 
-AUTHORS = ["Ada Author", "  ada AUTHOR\t", "Bob Builder", "BOB BUILDER"]
+AUTHORS = ["Ada Author", "  ada AUTHOR\t", "Bob Builder", "BOB BUILDER", "Ada\u3164 Author"]
 
 
 @pytest.mark.parametrize("scorer", AUTHORS)
@@ -94,8 +94,10 @@ def test_an_author_s_score_is_refused_however_the_name_is_written(
     }
 
 
-def test_names_are_the_same_in_any_unicode_form_and_case(tmp_path: Path) -> None:
-    decomposed, upper = "Zoe\u0308 Stra\u00dfe", "ZO\u00cb STRASSE"
+def test_names_that_look_the_same_are_the_same_in_any_unicode_form_and_case(
+    tmp_path: Path,
+) -> None:
+    decomposed, upper = "Zoe\u0308\u200b  Stra\u00dfe\u2800", "ZO\u00cb STRASSE"
     stage = rated_stage(tmp_path, episodes(3), changes={"/metadata": {"author": decomposed}})
     items = cast(
         "list[str]", details(stage.run(ScriptedAdapter()).trail, "hitl_opened")[0]["items"]
@@ -122,7 +124,7 @@ def test_without_a_word_on_identities_authors_are_kept_out_and_one_person_is_eno
     assert rate(waiting.stage, "Grace", dict.fromkeys(waiting.items, 3)).enough
 
 
-@pytest.mark.parametrize("again", ["Grace", " grace ", "GRACE"])
+@pytest.mark.parametrize("again", ["Grace", " grace ", "GRACE", "Gr\u2800ace"])
 def test_the_same_identity_scores_an_item_once(fresh: Waiting, again: str) -> None:
     rate(fresh.stage, "Grace", [fresh.score(4)])
     ((code, message),) = fresh.refusal(again, fresh.score(4))
@@ -194,6 +196,7 @@ def test_what_is_no_item_is_refused(waiting: Waiting) -> None:
     [
         ("", "identity-empty"),
         (" \t\n\u2003", "identity-empty"),
+        ("\u3164\u2800", "identity-empty"),
         ("Gr\u200bace", "identity-unreadable"),
         ("\udc80", "identity-unreadable"),
         ("G\x1b[2J", "identity-unreadable"),

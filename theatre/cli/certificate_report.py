@@ -21,6 +21,7 @@ from theatre.cli.tables import (
     format_usage,
     print_table,
 )
+from theatre.engine.bundle_check.arithmetic import identity
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.models import SINGLE_CALL
 from theatre.engine.scoring import COMPOSITE
@@ -198,7 +199,7 @@ def _rated_by(scores: Path) -> Counter[str]:
     lines = scores.read_bytes().splitlines() if scores.is_file() else []
     names: dict[str, str] = {}
     given = [str(parse_object(line)["scorer"]) for line in lines]
-    return Counter(names.setdefault(name.casefold(), name) for name in given)
+    return Counter(names.setdefault(identity(name), name) for name in given)
 
 
 def _print_gaps(parts: Mapping[str, Any] | None) -> None:

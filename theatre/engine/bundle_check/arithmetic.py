@@ -1416,7 +1416,7 @@ def rating_findings(
     scorer of each score in the trail.
     """
     named = [(template.get("metadata") or {}).get("author"), *authors]
-    is_named = any(isinstance(name, str) and name.strip() for name in named)
+    is_named = any(isinstance(name, str) and identity(name) for name in named)
     people: dict[str, set[str]] = {}
     for step_id, scorer in given:
         people.setdefault(step_id, set()).add(identity(scorer))
@@ -1497,9 +1497,18 @@ def normalised(name: str) -> str:
     return unicodedata.normalize("NFC", name.strip())
 
 
+UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""What shows nothing in a name (docs/contract/evidence.md §9)."""
+
+
 def identity(name: str) -> str:
     """Return what two spellings of one person's name have in common."""
-    return unicodedata.normalize("NFC", normalised(name).casefold())
+    seen = " ".join(UNSEEN.sub("", name).split())
+    return unicodedata.normalize("NFC", normalised(seen).casefold())
 
 
 MAX_ANSWER_BYTES: Final = 1024 * 1024

@@ -363,7 +363,7 @@ class _RatingCheck:
         rubric, detail = self._rubric, at(entry, "detail")
         scorer, score, item = at(detail, "scorer"), at(detail, "score"), at(detail, "episode_id")
         require_same("step_id", rubric.step_id, at(detail, "step_id"))
-        if not isinstance(scorer, str) or not scorer or scorer != normalised(scorer):
+        if not isinstance(scorer, str) or not identity(scorer) or scorer != normalised(scorer):
             raise DefectError("scorer as a name, trimmed and in NFC", render(scorer))
         # An author must not rate his own work, however he spells his name.
         if rubric.scorer_must_not_be_author and identity(scorer) in self._authors:

@@ -544,7 +544,7 @@ def problems_of_score(evidence: Evidence, step: Document, detail: Document) -> P
         yield "human_score: another form, or another step than the one that is open"
         return
     name = detail["scorer"]
-    if not name or name != normalised(name):
+    if not identity(name) or name != normalised(name):
         yield f"human_score: expected a name, trimmed and in NFC, got {name!r:.60}"
     if is_barred(evidence, step, name):
         yield f"human_score: a score of {name!r:.60}, who may not score"

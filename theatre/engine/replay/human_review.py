@@ -7,6 +7,7 @@ is durable once its entry is, and so is a refusal.
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -57,10 +58,19 @@ class ScoreRefusal(NamedTuple):
     message: str
 
 
+_UNSEEN = re.compile(
+    # What shows nothing: controls, the code points that Unicode lets a reader ignore (soft hyphens,
+    # joiners, fillers, marks of direction, selectors, tags), the empty pattern of Braille.
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+
 def identity(name: str) -> str:
-    """Return by what two names are the same person: trimmed, NFC, case folded."""
-    folded = unicodedata.normalize("NFC", name.strip()).casefold()
-    return unicodedata.normalize("NFC", folded)
+    """Return by what two names are the same person: what is seen of them, NFC, case folded."""
+    seen = " ".join(_UNSEEN.sub("", name).split())
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", seen).casefold())
 
 
 def normalise_name(name: str) -> str:
@@ -116,7 +126,7 @@ class Eligibility:
 
     def _check_person(self, scorer: str) -> ScoreRefusal | None:
         name = normalise_name(scorer)
-        if not name:
+        if not identity(name):
             return ScoreRefusal("identity-empty", "expected the name of whoever scores, got none")
         if not name.isprintable() or len(name) > MAX_NAME:
             expected = f"expected a name of at most {MAX_NAME} printable characters"
@@ -353,4 +363,4 @@ def _authors(template: JsonObject, trail: ProgrammeTrail) -> tuple[str, ...]:
     """Return who wrote the template and the constructs, as far as they are named."""
     metadata = template.get("metadata")
     named = [metadata.get("author")] if isinstance(metadata, dict) else []
-    return tuple(a for a in [*named, *trail.authors.values()] if isinstance(a, str) and a.strip())
+    return tuple(a for a in [*named, *trail.authors.values()] if isinstance(a, str) and identity(a))
