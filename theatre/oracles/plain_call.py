@@ -58,7 +58,7 @@ class AnswerForm(BaseModel):
         `text` puts all of it, without white space around it, under `field` (`answer` unless
         named). `json` is a JSON document, or what `pointer` leads to in it: an object is the output
         itself unless a `field` is named, else it is under `field`. `regex` takes the first group of
-        the first match, or all of that.
+        the first match, or all of that; a group that took no part in the match finds nothing.
         """
         field = self.field or "answer"
         if self.source == "json":
@@ -79,9 +79,10 @@ class AnswerForm(BaseModel):
             return {field: value}  # type: ignore[dict-item] # it is not NO_SUCH_VALUE
         if self.source == "regex":
             match = re.search(self.regex, text)
-            if match is None:
+            found = None if match is None else match[min(match.re.groups, 1)]
+            if found is None:
                 return _not_found(f"text that matches {self.regex}", text)
-            return {field: match.group(1 if match.re.groups else 0) or ""}
+            return {field: found}
         return {field: text.strip()}
 
 

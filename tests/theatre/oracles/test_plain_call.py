@@ -79,6 +79,8 @@ def test_a_prompt_is_filled_in_one_pass() -> None:
         ({"from": "regex", "regex": r"is (\w+)"}, "it is so", {"answer": "so"}),
         ({"from": "regex", "regex": r"\d+"}, "7 or 8", {"answer": "7"}),
         ({"from": "regex", "regex": r"\d+"}, "none", "answer-not-found"),
+        ({"from": "regex", "regex": r"is (\w+)|none"}, "none", "answer-not-found"),
+        ({"from": "regex", "regex": r"is (\w*)"}, "it is ", {"answer": ""}),
     ],
 )
 def test_an_answer_is_read_as_the_template_says(form: Any, text: str, expected: object) -> None:  # noqa: ANN401 - as written
