@@ -257,6 +257,14 @@ def read_message(kind: ProviderKind, text: str) -> Said | CallFailure:
             raw=text.encode(),
             usage=usage,
         )
+    if ended == "error":
+        # With a status of 200: the provider began the answer, and broke off.
+        return CallFailure(
+            reason="server-error",
+            detail=f"expected a whole answer, got one that ended in an error: {text[:200]!r}",
+            raw=text.encode(),
+            usage=usage,
+        )
     if said is None:
         return CallFailure(
             reason="not-a-message",

@@ -140,6 +140,7 @@ def said(content: object, ended: object = "stop", **more: object) -> JsonObject:
         (answering(said("8", refusal="")), "success", None),
         (answering(said("no", "content_filter")), "refused", None),
         (answering(said("8", "length")), "error", "cut-short"),
+        (answering(said("8", "error")), "error", "server-error"),
         (answering(said("8", {"a": "word"})), "success", None),
         (answering(said([{"type": "text", "text": "8"}])), "success", None),
         (answering({**said("8"), "seed": 2**63}), "success", None),
