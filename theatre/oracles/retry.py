@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from theatre.oracles.endpoints import ReachableAdapter
 
 _GONE = frozenset({"unreachable", "disconnected", "key-refused"})
+_COUNTED = ("openai@", "anthropic@")
 _FREE = {"input": 0.0, "output": 0.0}
 _RETRIED = frozenset({InvocationStatus.TIMEOUT, InvocationStatus.ERROR})
 _FINAL = frozenset({"version-mismatch", "output-spec", "answer-not-found"})
@@ -64,11 +65,12 @@ def within_budget(
 
     It counts what this start of a run has used: attempts, tokens that providers counted, and those
     at the committed prices. Calls under way are ended, so as many as run at a time can go over it.
-    Raises BudgetSpentError.
+    Raises BudgetSpentError, also behind an answer whose model counted none where that is limited.
     """
     if budget is None:
         return invoke
     used = {"max_calls": 0.0, "max_tokens": 0.0, "max_cost_usd": 0.0}
+    uncounted: set[str] = set()
 
     async def paid(adapter: OracleAdapter, request: OracleInvocationRequest) -> tuple[Attempt, ...]:
         for name, spent in used.items():
@@ -79,9 +81,17 @@ def within_budget(
                     "spent by this start; what is recorded is kept, and the same command goes on "
                     "with as much again"
                 )
+        if uncounted and (budget.max_tokens or budget.max_cost_usd):
+            raise BudgetSpentError(
+                f"expected the provider of {', '.join(uncounted)} to count tokens, got an answer "
+                "without: execution_policy.budget cannot hold; limit max_calls instead"
+            )
         attempts = await invoke(adapter, request)
         price = cast("dict[str, float]", priced.get(request.construct_id) or _FREE)
         for attempt in attempts:
+            is_answered = attempt.response.status is InvocationStatus.SUCCESS
+            if is_answered and attempt.usage is None and adapter.pin.startswith(_COUNTED):
+                uncounted.add(request.construct_id)
             tokens = attempt.usage or {"input_tokens": 0, "output_tokens": 0}
             asked, said = tokens["input_tokens"], tokens["output_tokens"]
             used["max_calls"] += 1

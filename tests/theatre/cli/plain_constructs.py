@@ -73,7 +73,9 @@ def double(asked: str) -> str:
     return json.dumps({"result": 2 * int(number[0])})
 
 
-def openai_server(say: Say = double, *, key: str | None = KEY, model: str = "small-1") -> Respond:
+def openai_server(
+    say: Say = double, *, key: str | None = KEY, model: str = "small-1", counts: bool = True
+) -> Respond:
     """Return a server of chat completions that refuses what its schema does not allow."""
 
     async def respond(request: Received, writer: asyncio.StreamWriter) -> None:
@@ -100,7 +102,9 @@ def openai_server(say: Say = double, *, key: str | None = KEY, model: str = "sma
             "created": 1,
             "model": body["model"],
             "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16},
+            "usage": {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
+            if counts
+            else None,
         }
 
     return respond

@@ -314,6 +314,28 @@ def test_a_budget_stops_a_start_and_the_next_one_goes_on(tmp_path: Path) -> None
     assert certificate["usage"]["calls_counted"] == EPISODES
 
 
+@pytest.mark.parametrize("limit", [{"max_tokens": 10**6}, {"max_cost_usd": 1}])
+def test_a_budget_that_cannot_hold_as_no_tokens_are_counted_ends_a_start(
+    tmp_path: Path, limit: JsonObject
+) -> None:
+    with serving(openai_server(counts=False)) as one:
+        place = f"http://127.0.0.1:{one.port}/v1"
+        path = write_theatre(
+            tmp_path,
+            adapter_type="openai",
+            endpoint=place,
+            version=pinned_version("openai", place, MODEL),
+            config={"adapter_settings": MODEL},
+            policy={"budget": limit},
+            schema_version="2.2.0",
+        )
+        stopped = run(path)
+        error = json.loads(stopped.stdout)["error"]
+        assert (stopped.code, error["code"]) == (8, "budget-spent")
+        assert "expected the provider of doubler to count tokens" in error["message"]
+        assert [one.line.split(" ")[0] for one in one.received].count("POST") == 1
+
+
 def test_a_certificate_that_says_that_less_was_used_is_not_valid(tmp_path: Path) -> None:
     settings = {name: MODEL[name] for name in MODEL if name != "prices"}
     with serving(openai_server()) as one:

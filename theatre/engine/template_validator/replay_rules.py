@@ -247,6 +247,16 @@ def _budget_priced(subject: Subject) -> Iterator[Finding]:
         )
 
 
+def _budget_counted(subject: Subject) -> Iterator[Finding]:
+    budget = subject.template.execution_policy.budget
+    counting = {"openai", "anthropic"} & {kind for _, _, kind, _, _ in _settings(subject)}
+    if budget is not None and budget.max_tokens and not counting:
+        yield (
+            json_pointer("execution_policy", "budget", "max_tokens"),
+            "expected a model (openai, anthropic): nothing else counts tokens; use max_calls",
+        )
+
+
 def _version_declared(subject: Subject) -> Iterator[Finding]:
     pins = subject.template.version_pins.constructs
     for _, construct, adapter, place, settings in _settings(subject):
@@ -291,6 +301,7 @@ ENDPOINT_RULES = (
     Rule("version-declared", _version_declared),
     Rule("budget-local", _budget_local),
     Rule("budget-priced", _budget_priced),
+    Rule("budget-counted", _budget_counted),
     Rule("recorded-adapter-local", _recorded_adapter_local),
     Rule("recorded-adapter-complete", _recorded_adapter_complete),
 )
