@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 
 from theatre.oracles import process_tree
 from theatre.oracles.errors import ConstructUnreachableError
-from theatre.oracles.isolation.allowed_paths import LAUNCHER
+from theatre.oracles.isolation.allowed_paths import LAUNCHER, search_path
 from theatre.oracles.isolation.means import Isolator, Reach, plan_start
 
 _MEBIBYTE = 1024 * 1024
@@ -106,6 +106,8 @@ def start_limited(
     pipes = {name: os.pipe() for name in ("status", "stdin", "stdout")}
     status, stdin, stdout = pipes["status"], pipes["stdin"], pipes["stdout"]
     start = plan_start(argv, reach, Path(folder))
+    is_isolated = start.means is not Isolator.NONE
+    searched = {"PATH": search_path(reach.programs)} if is_isolated else {}
     order: dict[str, Any] = {
         "status": status[1],
         "stdin": stdin[0],
@@ -135,7 +137,7 @@ def start_limited(
                     bufsize=0,
                     cwd=folder,
                     # Not this process's environment: it may hold the operator's keys.
-                    env={**environment, "HOME": folder, "TMPDIR": folder},
+                    env={**environment, **searched, "HOME": folder, "TMPDIR": folder},
                     pass_fds=passed,
                     start_new_session=True,
                 )

@@ -75,7 +75,7 @@ def robbed(folder: Path, transport: str, refused: str, *, user: str = AS_IT_IS) 
         command = [str(bubblewrap()), "--unshare-user", *apart, "--dev-bind", "/", "/", *command]
     folder.mkdir()
     environment = {**os.environ, REFUSED: refused, "SECRET_OF_THE_RUN": SECRET}
-    environment["PYTHONPATH"] = str(REPOSITORY)
+    environment |= {"PYTHONPATH": str(REPOSITORY), "PATH": f"{os.environ['PATH']}:/{SECRET}"}
     ended = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=300
     )

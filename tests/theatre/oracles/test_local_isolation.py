@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,10 @@ def output(attempt: Attempt) -> JsonObject:
     return cast("JsonObject", attempt.response.output_data)
 
 
-def test_the_environment_holds_nothing_of_the_runner_but_path(
+SEARCHED = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def test_the_environment_holds_nothing_of_the_runner(
     ask: Ask, request_for: RequestFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ECHELON_PLANTED_TOKEN", "do not tell")
@@ -30,7 +34,7 @@ def test_the_environment_holds_nothing_of_the_runner_but_path(
     seen = output(ask(body, request_for())[0])
     folder = seen["HOME"]
     assert seen == {
-        "PATH": os.environ["PATH"],
+        "PATH": f"{Path(sys.executable).parent}:{SEARCHED}",
         "LANG": "C.UTF-8",
         "HOME": folder,
         "TMPDIR": folder,

@@ -110,6 +110,18 @@ def _other_copies(machine: Sequence[Path]) -> frozenset[Path]:
     return frozenset(one for one in resources if one.is_dir())
 
 
+_SEARCHED = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
+
+
+def search_path(programs: Sequence[str]) -> str:
+    """Return the PATH of a construct that runs `programs`: their folders, and the system's.
+
+    Never that of this process: a variable is read like a file, and no version binds it.
+    """
+    found = filter(None, map(shutil.which, (*programs, sys.executable)))
+    return os.pathsep.join(dict.fromkeys((*map(os.path.dirname, found), *_SEARCHED)))
+
+
 def _prefixes(program: str) -> tuple[Path, ...]:
     """Return the folders that a program on PATH is installed in; else the program's file."""
     found = shutil.which(program)
