@@ -194,7 +194,6 @@ def _shown(run: Run) -> Iterator[str]:
 
 
 def _worst(run: Run, bound: Iterable[str]) -> Iterator[str]:
-    """Yield the episodes with the lowest scores on the criteria in question."""
     names = [name for name in bound if name != "composite"]
 
     def badness(one: Episode) -> float:

@@ -114,8 +114,6 @@ class CertificateCache:
 
 
 class _Route(NamedTuple):
-    """The route's name in metrics and logs."""
-
     path: str
 
 

@@ -259,7 +259,6 @@ def certificate_summary(
 
 
 def _status_fields(view: CertificateView, worth: certificates.CurrentStatus) -> dict[str, object]:
-    """Return the fields that every view of a certificate adds to its own."""
     effective = worth.effective
     return {
         "verification_tier": effective.tier.value,

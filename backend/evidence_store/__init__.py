@@ -4,7 +4,7 @@ An object is written once, durable before anything names it, and verified whenev
 write depends on a condition: S3-compatible servers differ in whether they honour one.
 """
 
-from backend.evidence_store.names import ObjectKind, StoredObject, sha256_at, sha256_of
+from backend.evidence_store.names import ObjectKind, sha256_at, sha256_of
 from backend.evidence_store.store import EvidenceStore
 
-__all__ = ["EvidenceStore", "ObjectKind", "StoredObject", "sha256_at", "sha256_of"]
+__all__ = ["EvidenceStore", "ObjectKind", "sha256_at", "sha256_of"]

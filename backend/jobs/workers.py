@@ -183,7 +183,6 @@ class Workers:
 
 
 def _app(address: str, handlers: JobHandlers, terms: WorkerOptions) -> App:
-    """Return the queue's application with its tasks."""
     connector = PsycopgConnector(
         conninfo=address,
         kwargs={"options": session_options()},

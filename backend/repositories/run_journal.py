@@ -6,12 +6,11 @@ The state is a column, compared and set in the transaction of its audit entry.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from sqlalchemy import ARRAY, Integer, Row, any_, func, insert, literal, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -25,7 +24,7 @@ from theatre.engine.canonical_json import JsonObject, canonical_line, parse_obje
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import JournalError, ParseError, StateConflictError
 from theatre.engine.models import EpisodeResult, InvocationStatus, Scored
-from theatre.engine.replay.context import read_result
+from theatre.engine.replay.context import read_result, to_the_end
 from theatre.engine.replay.usage import UsageTally
 
 # Results and audit events as rows, and what an event changes in its theatre's row.
@@ -147,8 +146,6 @@ _RANGES = text("""
     ORDER BY first
 """)
 
-_T = TypeVar("_T")
-
 
 class PostgresRunJournal:
     """Implements `theatre.engine.replay.RunJournal` for a theatre that has its row."""
@@ -180,13 +177,13 @@ class PostgresRunJournal:
 
         JournalError for an episode recorded before, StateConflictError for an older epoch.
         """
-        await _to_the_end(self._append(results, events))
+        await to_the_end(self._append(results, events))
 
     async def note(self, event: AuditEvent) -> JsonObject:
         """Append one event durably; a transition only from the state that it names."""
         if event.event_type in self._preparations:
             await self._preparations[event.event_type]()
-        (entry,) = await _to_the_end(self._append([], [event]))
+        (entry,) = await to_the_end(self._append([], [event]))
         return entry
 
     async def note_within(self, connection: AsyncConnection, event: AuditEvent) -> JsonObject:
@@ -336,21 +333,3 @@ class PostgresRunJournal:
         if last is None:
             return ChainHead()
         return ChainHead(last.seq + 1, last.entry_hash, format_rfc3339(last.created_at))
-
-
-async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """Await a transaction; when cancelled, wait for its end and then be cancelled."""
-    task = asyncio.ensure_future(work)
-    cancellation: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            # Unlike awaiting the task, this does not raise what the transaction raised: a
-            # cancellation that came before it would be forgotten.
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancellation = error
-    if cancellation is not None:
-        if not task.cancelled():
-            task.exception()
-        raise cancellation
-    return task.result()

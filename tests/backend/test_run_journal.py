@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.database.sessions import APPLICATION
-from backend.repositories.run_journal import PostgresRunJournal, _to_the_end
+from backend.repositories.run_journal import PostgresRunJournal
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, Database
 from tests.theatre.files.journal_conformance import (
     ACTIVATED,
@@ -34,6 +34,7 @@ from theatre.engine.models import (
     InvocationStatus,
     Verdict,
 )
+from theatre.engine.replay.context import to_the_end
 
 RESOLVED = AuditEvent(
     event_type="resolved",
@@ -327,7 +328,7 @@ def test_a_cancellation_is_not_forgotten_where_the_transaction_fails_after_it() 
             await may_fail.wait()
             raise JournalError("expected nothing")
 
-        writing = asyncio.ensure_future(_to_the_end(fail()))
+        writing = asyncio.ensure_future(to_the_end(fail()))
         await asyncio.sleep(0)
         writing.cancel()
         await asyncio.sleep(0)

@@ -21,11 +21,9 @@ from theatre.engine.models import (
     Verdict,
 )
 from theatre.engine.scoring import (
-    EpisodeAnswer,
     Probability,
     ScoredEpisode,
     TheatreScoringProvider,
-    read_probability,
     stated_probability,
 )
 from theatre.engine.scoring.calibration import (
@@ -310,18 +308,6 @@ def test_a_probability_is_a_number_from_0_to_1_at_confidence(
 ) -> None:
     found = stated_probability(stated)
     assert (None if found is None else found.nano) == nano
-
-
-def test_the_probability_of_an_answer_is_that_of_its_last_construct() -> None:
-    def answer(**hops: JsonObject) -> EpisodeAnswer:
-        return EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=hops)
-
-    sure: JsonObject = {"confidence": 1}
-    last = read_probability(answer(first={"confidence": 0}, last=sure))
-    assert last == Probability(NANO)
-    assert read_probability(answer(first=sure, last={})) is None
-    assert read_probability(answer()) is None
-    assert read_probability(None) is None
 
 
 def provider(scorers: dict[str, str], committed: str | None = None) -> TheatreScoringProvider:

@@ -83,7 +83,7 @@ def shares_held(judge: str, items: int, known: int, rate: str, runs: int) -> lis
 
 def corrected(hits: int, items: int, right: int, refused: int, controls: int) -> JsonObject:
     errors = JudgeErrors(Tally(right, controls), Tally(refused, controls))
-    return corrected_rate(Tally(hits, items), errors)
+    return corrected_rate(Fraction(hits, items), items, items, errors)
 
 
 def labelled_runs(
@@ -173,8 +173,7 @@ def test_items_that_share_clusters_count_as_fewer() -> None:
     trials = effective_pairs(units)
     assert trials == pytest.approx(99, abs=1)
     errors = JudgeErrors(Tally(190, 200), Tally(180, 200))
-    alone = corrected_rate(Tally(150, 300), errors)
-    together = corrected_rate(Tally(150, 300), errors, trials=trials)
+    alone, together = (corrected_rate(Fraction(1, 2), 300, n, errors) for n in (300, trials))
     assert together["value"] == alone["value"]
     widths = [float(str(one["high"])) - float(str(one["low"])) for one in (alone, together)]
     assert widths[1] > 1.4 * widths[0]
@@ -207,7 +206,7 @@ def test_there_is_no_corrected_rate_and_the_reason_is_given(
     hits: int, items: int, right: int, true: int, refused: int, false: int, reason: str
 ) -> None:
     errors = JudgeErrors(Tally(right, true), Tally(refused, false))
-    found = corrected_rate(Tally(hits, items), errors)
+    found = corrected_rate(Fraction(hits, items), items, items, errors)
     assert (found["value"], found["low"], found["high"]) == (None, None, None)
     assert found["method"] == "undefined"
     assert str(found["reason"]).startswith(reason)

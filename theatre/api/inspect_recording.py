@@ -288,7 +288,6 @@ def _asked(sample: Any) -> dict[str, Any]:  # noqa: ANN401  # inspect_ai's types
 
 
 def _ended(sample: Any) -> dict[str, Any]:  # noqa: ANN401  # see `_asked`
-    """Return the members of an ended sample that are recorded."""
     scores = sample.scores or {}
     return {
         "id": sample.id,

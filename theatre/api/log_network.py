@@ -75,7 +75,6 @@ class HttpLog:
 
 
 async def _read(response: Connection) -> tuple[int, str, bytes]:
-    """Return status, media type and body of a response."""
     kind = (response.value("content-type") or "").partition(";")[0].strip().lower()
     return response.status, kind, await response.read(MAX_FILE_BYTES)
 

@@ -107,7 +107,6 @@ def rehearsed(
 
 
 def _report(rehearsal: Rehearsal, run: RecordedRun) -> JsonObject:
-    """Return what `--json` prints."""
     aggregate: Any = rehearsal.aggregate
     failed, shown = 0, []
     for one in run.episodes():

@@ -149,7 +149,6 @@ def shorten_path(path: Path) -> Path:
 
 
 def _print_calibration(calibration: Mapping[str, Any] | None) -> None:
-    """Print the calibration of stated probabilities, if there are any."""
     if calibration is None or not (stated := calibration["probabilities"]):
         return
     ece = calibration["ece"]
@@ -165,7 +164,6 @@ def _print_calibration(calibration: Mapping[str, Any] | None) -> None:
 
 
 def _print_chain(certificate: Mapping[str, Any]) -> None:
-    """Print the other constructs of a chain, whose answers the scores depend on, too."""
     versions = certificate["construct_chain_versions"] or {}
     others = [
         f"{name} @ {version[:12]}"
@@ -203,7 +201,6 @@ def _rated_by(scores: Path) -> Counter[str]:
 
 
 def _print_gaps(parts: Mapping[str, Any] | None) -> None:
-    """Print a note for each score whose holdout gap is beyond sampling error."""
     for name, gap in (parts or {}).get("gap", {}).items():
         if gap["beyond_sampling_error"]:
             side = "above" if gap["difference"] > 0 else "below"
@@ -229,7 +226,6 @@ def _print_repeats(repeats: Mapping[str, Any] | None) -> None:
 
 
 def _print_missing(assessment: Mapping[str, Any], caps: Sequence[str]) -> None:
-    """Print the requirements of the next tier that are missing, with the values seen."""
     for requirement in assessment["unmet"]:
         if requirement["code"] in caps:
             echo(

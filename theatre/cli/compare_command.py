@@ -114,7 +114,6 @@ _HEADER = ("measure", "episodes", "difference", "95 % interval", "detectable", "
 
 
 def _print_comparison(comparison: Mapping[str, Any], flips: int) -> None:
-    """Print the ranking, each pair's differences and flips, and what limits them."""
     source = comparison["ground_truth_source"]
     echo(f"dataset      {comparison['dataset_hash']} ({source}), {comparison['episodes']} episodes")
     scorers = ", ".join(f"{name}@{version}" for name, version in comparison["scorers"].items())
@@ -137,7 +136,6 @@ def _print_comparison(comparison: Mapping[str, Any], flips: int) -> None:
 
 
 def _run_rows(comparison: Mapping[str, Any]) -> Iterator[Sequence[str]]:
-    """Yield a row a run, the best first."""
     runs, places = comparison["runs"], comparison["ranking"][COMPOSITE]["runs"]
     for name in sorted(runs, key=lambda one: places[one]["rank"] if places else 0):
         run = runs[name]

@@ -37,7 +37,6 @@ def print_computations(bundle: Path) -> None:
 
 
 def _print_propagation(step_id: str, output: Mapping[str, Any]) -> None:
-    """Print where decisions were lost in a chain: the table by hop, and what was lost most."""
     echo(
         f"decisions    {step_id}: {output['decisions']} in {output['episodes']} episodes, "
         "and where in the chain they were lost"
@@ -65,7 +64,6 @@ def _statement(item: object, decision: str | None) -> str:
 
 
 def _print_twins(step_id: str, output: Mapping[str, Any]) -> None:
-    """Print how answers changed between paired inputs: groups with intervals, and the gaps."""
     echo(
         f"twins        {step_id}: of {output['clean']} clean episodes, and what "
         "was answered to them"
@@ -100,7 +98,6 @@ def _twin_rows(output: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _print_separation(step_id: str, output: Mapping[str, Any]) -> None:
-    """Print how far two constructs differ: the table by verdict, and the AUROC."""
     echo(f"separation   {step_id}: both constructs in the same {output['episodes']} episodes")
     print_table(
         ("verdict", "pairs", "first passes", "second passes", "difference", "McNemar p"),

@@ -119,7 +119,6 @@ def version(subject: str, folder: Path, *, as_json: bool) -> None:
 
 
 async def _find_versions(path: Path, workspace: Workspace) -> list[dict[str, Any]]:
-    """Return of each construct without a wrapper its version and, of a server, its tools."""
     document = read_template(path)
     # The pins are what is asked for here; all else must be right.
     others = [one for one in validate_template(document).errors if one.rule != "version-declared"]

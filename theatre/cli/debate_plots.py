@@ -100,7 +100,6 @@ def debate_pictures(debate: Debate, sha256: str) -> dict[str, str]:
 
 
 def _drawn(steps: Sequence[Step], member: str) -> Points:
-    """Return place and figure of the steps that have one."""
     return [(place, step.figures[member]) for place, step in enumerate(steps) if step.has(member)]
 
 

@@ -131,16 +131,12 @@ def sweep(plan_path: Path, *, folder: Path, as_json: bool) -> None:
 
 @dataclass(slots=True)
 class _Made:
-    """The result of one call of the command."""
-
     runs: int = 0
     failures: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sweep:
-    """The runs of a plan, in their folder."""
-
     folder: Path
     plan: SweepPlan
     scenario: Scenario

@@ -73,7 +73,6 @@ def _found(run: RecordedRun, wanted: str) -> RecordedEpisode:
 
 
 def _document(run: RecordedRun, found: RecordedEpisode) -> JsonObject:
-    """Return all that may be shown of an episode."""
     record = run.record_of(found)
     truth = next((one for one in run.truths() if one.seq == found.seq), None)
     # The dataset's input; where that is gone, what was sent of it.
@@ -224,7 +223,6 @@ def _print_attempt(name: str, attempt: Mapping[str, Any], *, is_whole: bool) -> 
 
 
 def _print_repeats(repeats: Mapping[str, Any] | None) -> None:
-    """Print what each repeat counts, where there is more than one."""
     if repeats is None:
         return
     echo(f"repeats   {', '.join(repeats['statuses'])}; each score is the mean of")
@@ -236,7 +234,6 @@ def _print_repeats(repeats: Mapping[str, Any] | None) -> None:
 def _print_scores(
     criteria: Mapping[str, Mapping[str, Any]], composite: float | None, *, is_whole: bool
 ) -> None:
-    """Print the scores, and of those below 1 what was expected and answered."""
     width = None if is_whole else terminal_width()
     longest = max(map(len, criteria))
     echo("scores")

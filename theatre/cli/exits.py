@@ -233,7 +233,6 @@ def _report(error: BaseException, arguments: Sequence[str]) -> ExitCode:
 
 
 def _describe(error: BaseException) -> tuple[str, str, ExitCode]:
-    """Return message, code and exit code."""
     if isinstance(error, errors.TheatreError):
         return str(error), error.code, exit_code_of(error)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):

@@ -70,7 +70,6 @@ def export(theatre_id: str, export_format: str, out: Path | None, *, as_json: bo
 
 
 def _export_for_others(theatre_id: str, out: Path | None, *, as_json: bool) -> None:
-    """Write the two files of Every Eval Ever; the theatre stays as it is."""
     if out is None:
         raise click.UsageError("expected --out FOLDER: there are two files")
     store = Workspace.from_environment().store

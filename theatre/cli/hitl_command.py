@@ -160,7 +160,6 @@ async def _record_scores(
 
 
 def _state(desk: HumanReview) -> JsonObject:
-    """Return who has answered how much."""
     total = len(desk.rubric.items)
     answered: list[Any] = [
         {"scorer": name, "items": count, "of": total} for name, count in desk.answered.items()

@@ -331,7 +331,7 @@ def _with_data(text: str, wishes: Wishes, truth: GroundTruth | None) -> str:
     if truth is None:
         return text
     name = f"name: {_json(_title(wishes, truth))}"
-    if set(truth.answers) == set(_answers_of(text)):
+    if set(truth.answers) == set(re.findall(r"(?m)^answer: (\S+)$", text)):
         # What the recipe says of its own rows would stand on the certificate.
         own = [line for line in text.splitlines() if not line.startswith(("name:", "#"))]
         return "\n".join([*own, name, ""])
@@ -347,10 +347,6 @@ def _with_data(text: str, wishes: Wishes, truth: GroundTruth | None) -> str:
     return "\n".join([*kept, *own, name, ""])
 
 
-def _answers_of(draft: str) -> list[str]:
-    return re.findall(r"(?m)^answer: (\S+)$", draft)
-
-
 def _title(wishes: Wishes, truth: GroundTruth | None) -> str:
     if truth is None or wishes.data is None:
         return wishes.recipe.replace("_", " ").capitalize()
@@ -358,7 +354,6 @@ def _title(wishes: Wishes, truth: GroundTruth | None) -> str:
 
 
 def _construct_lines(wishes: Wishes, truth: GroundTruth) -> str | None:
-    """Return the lines that name the construct; None for that of the recipe."""
     asked = default_prompt(json.loads(truth.lines.partition(b"\n")[0])["input_data"])
     read = default_answer(truth.answers, truth.frequent)
     match wishes.construct:

@@ -115,7 +115,6 @@ def _criteria(aggregate: Document, certificate: Document) -> str:
 
 
 def _scores(aggregate: Document, certificate: Document) -> Iterator[_Score]:
-    """Yield the criteria and the composite score, each with its marks."""
     means = {**aggregate["scores"], COMPOSITE: aggregate[COMPOSITE]}
     columns = {
         **_split(aggregate),
@@ -130,7 +129,6 @@ def _scores(aggregate: Document, certificate: Document) -> Iterator[_Score]:
 
 
 def _split(aggregate: Document) -> dict[Key, Document]:
-    """Return the scores of the train part and of the holdout, where there is a split."""
     parts = aggregate["holdout_scores"]
     if parts is None:
         return {}
@@ -364,7 +362,6 @@ def differences(comparison: Document) -> str:
 
 
 def _compared(comparison: Document) -> Iterator[str]:
-    """Yield what belongs to each run: tier, episodes, dates and hash."""
     for name, run in comparison["runs"].items():
         dates = _dates("resolved", run["theatre_resolved_at"], run["expires_at"])
         scored = f"n = {run['replay_count']} of {comparison['episodes']} episodes scored"

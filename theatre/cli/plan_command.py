@@ -174,7 +174,6 @@ class _Shown:
 def _piloted(
     run: RecordedRun, view: ProductTheatreTemplate, criterion: str | None
 ) -> tuple[_Shown, _Costs]:
-    """Return what a run shows of a score, and what its answers took."""
     if set(run.criteria) != set(view.criteria.criteria_ids) or run.is_withheld:
         raise PilotError(
             "expected a pilot of the template's criteria, its scores open, got another"

@@ -200,7 +200,9 @@ class RunLine:
         """Take a theatre as an event of the service has it."""
         run = theatre["run"]
         if run is not None:
-            facts = [f"failed {run['failures']}", *_to_go(run["eta_seconds"])]
+            facts = [f"failed {run['failures']}"]
+            if run["eta_seconds"] is not None:
+                facts.append(f"{format_duration(run['eta_seconds'])} to go")
             self.show(run["progress"], run["total"], facts)
 
     def show(self, done: int, total: int, facts: Iterable[str]) -> None:
@@ -214,7 +216,3 @@ class RunLine:
     def _draw(self, line: str) -> None:
         if self.is_terminal:
             click.echo(f"{_CLEAR}{line}", nl=False, err=True)
-
-
-def _to_go(seconds: float | None) -> list[str]:
-    return [] if seconds is None else [f"{format_duration(seconds)} to go"]

@@ -46,7 +46,6 @@ def print_run(report: JsonObject) -> None:
 
 
 def _print_reasons(report: JsonObject) -> None:
-    """Print what went wrong most often, with an example of each."""
     for reason in cast("list[JsonObject]", report["reasons"]):
         example = cast("dict[str, str | None] | None", reason["example"])
         echo(f"failed    {reason['count']}x {reason['code']}")

@@ -80,7 +80,6 @@ def compare_runs(original: Path, again: Path, once_more: Path | None = None) -> 
 
 
 def _print_reproduction(comparison: _Document) -> None:
-    """Print a comparison for a person."""
     rows = [
         (
             name,

@@ -128,7 +128,6 @@ def _rehearse(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Rehearse a template file and print what it came to."""
     template = read_template(path)
     if answers is not None:
         template, options = with_answers(template, answers, options)

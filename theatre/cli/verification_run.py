@@ -334,7 +334,6 @@ class VerificationFolder:
 
 
 def _print_scores_so_far(partial: JsonObject) -> None:
-    """Print the means of a run that was stopped."""
     echo(f"so far       {partial['recorded']} changes, no certificate")
     for criterion, score in cast("dict[str, float | None]", partial["scores_so_far"]).items():
         echo(f"             {criterion} {format_number(score)}")

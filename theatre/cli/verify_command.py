@@ -47,7 +47,6 @@ from theatre.verification.template import CRITERIA, EQUAL_WEIGHTS, Terms, oracle
 
 
 def _weights(_: click.Context, __: click.Parameter, text: str | None) -> Mapping[str, float]:
-    """Return criterion → weight."""
     if text is None:
         return EQUAL_WEIGHTS
     parts = [part.partition("=") for part in text.split(",")]

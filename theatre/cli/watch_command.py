@@ -234,7 +234,6 @@ def _print_lines(theatre_id: str, store: FileTheatreStore) -> ExitCode:
 
 
 def _facts(seen: RunWatch, now: datetime) -> Iterator[str]:
-    """Yield what there is to say: state, failures, rate, time to go, what it waits for."""
     document = cast("dict[str, Any]", seen.document())
     yield str(seen.state)
     yield f"failed {document['failures']}"

@@ -122,8 +122,6 @@ class WitnessServer(ThreadingHTTPServer):
 
 
 class _Exchange(BaseHTTPRequestHandler):
-    """One request and its answer."""
-
     server: WitnessServer
     timeout = 30
     """Seconds without a byte after which a connection is closed."""

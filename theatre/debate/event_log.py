@@ -37,8 +37,6 @@ _AT_ACCEPTANCE = (*_OF_AN_ATTEMPT, "rca_trace")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OpenTurn:
-    """A turn that is not accepted yet, and its attempts so far."""
-
     members: JsonObject
     attempts: tuple[JsonObject, ...] = ()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Annotated, Literal, TypeAlias, cast
@@ -68,13 +68,7 @@ class Finding:
 
     def as_document(self) -> JsonObject:
         """Return the form that tools read."""
-        return {
-            "pointer": self.pointer,
-            "rule": self.rule,
-            "code": self.code,
-            "severity": self.severity,
-            "detail": self.detail,
-        }
+        return asdict(self)
 
 
 EvaluationMode = Literal["posthoc", "in_loop"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from theatre.debate.models import Attempt, Debate, PidAudit
@@ -45,18 +45,8 @@ class ControlConfig:
 
     def as_document(self) -> JsonObject:
         """Return the form that artefacts and results carry."""
-        return {
-            "k_p": self.gains.k_p,
-            "k_i": self.gains.k_i,
-            "k_d": self.gains.k_d,
-            "target_quality": self.target_quality,
-            "sycophancy_weight": self.sycophancy_weight,
-            "decay": self.decay,
-            "exploration_step": self.exploration_step,
-            "divergence_bound": self.divergence_bound,
-            "integral_limit": self.integral_limit,
-            "first_beta": self.first_beta,
-        }
+        figures = asdict(self)
+        return {**figures.pop("gains"), **figures}
 
 
 def config_in(document: object) -> ControlConfig | None:
@@ -157,7 +147,6 @@ def divergence_of(qualities: list[float]) -> float:
 
 
 TOLERANCE = 1e-9
-DEFAULT_INTEGRAL_LIMIT = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +266,8 @@ def _step(pid: PidAudit, place: int, number: int, turn_index: int) -> StoredStep
     if error is None or output is None or k_p is None or k_i is None or k_d is None:
         return None
     limit = (pid.model_extra or {}).get("integral_limit")
-    is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
+    if not isinstance(limit, int | float) or isinstance(limit, bool):
+        limit = ControlConfig().integral_limit
     return StoredStep(
         place=place,
         number=number,
@@ -285,5 +275,5 @@ def _step(pid: PidAudit, place: int, number: int, turn_index: int) -> StoredStep
         error=error,
         output=output,
         gains=Gains(k_p=k_p, k_i=k_i, k_d=k_d),
-        integral_limit=float(limit) if is_number and limit is not None else DEFAULT_INTEGRAL_LIMIT,
+        integral_limit=float(limit),
     )

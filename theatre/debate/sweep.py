@@ -132,8 +132,6 @@ def table(
 
 
 class _Cell:
-    """The result of the runs of one configuration so far."""
-
     def __init__(self) -> None:
         self._runs = self._turns = self._attempts = self._true = 0
         self._retries = Transitions()

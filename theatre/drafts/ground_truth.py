@@ -57,7 +57,6 @@ def data_faults(
 def _unmeasured(
     view: ProductTheatreTemplate, applies: Mapping[str, int], first: GroundTruthEpisode | None
 ) -> Iterator[SchemaViolation]:
-    """Yield each criterion that no episode has an expectation for."""
     known = list((first.expected_output or {}) if first is not None else {})
     for criterion, count in applies.items():
         if count:
@@ -77,7 +76,6 @@ def _unmeasured(
 def _texts_for_numbers(
     view: ProductTheatreTemplate, texts: Mapping[str, tuple[str, str]]
 ) -> Iterator[SchemaViolation]:
-    """Yield each criterion that compares numbers, and has a text for an expectation."""
     for criterion, (episode_id, text) in texts.items():
         # A template of 2.0.1 need not say which scorer.
         scorer = view.scoring.criteria_scorers.get(criterion)

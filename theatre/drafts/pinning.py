@@ -270,7 +270,6 @@ def _names_of(statement: ast.stmt) -> Iterator[str]:
 
 
 def _not_importable(statement: ast.stmt) -> Iterator[str]:
-    """Yield the modules that a statement imports and that are not installed."""
     named: list[str] = []
     if isinstance(statement, ast.Import):
         named = [one.name for one in statement.names]

@@ -57,22 +57,7 @@ class CommitmentReceipt:
 
     def as_document(self) -> JsonObject:
         """Return `commitment_receipt.json`."""
-        return {
-            "theatre_id": self.theatre_id,
-            "commitment_hash": self.commitment_hash,
-            "coin_sha256": self.coin_sha256,
-            "reproduces": self.reproduces,
-            "template_snapshot": self.template_snapshot,
-            "version_pins": self.version_pins,
-            "dataset_hashes": self.dataset_hashes,
-            "scorer_pins": self.scorer_pins,
-            "scorer_kinds": self.scorer_kinds,
-            "escrowed_capital": self.escrowed_capital,
-            "environment": self.environment,
-            "isolation": self.isolation,
-            "canonicalisation": self.canonicalisation,
-            "committed_at": self.committed_at,
-        }
+        return {name: getattr(self, name) for name in _MEMBERS}
 
     @classmethod
     def from_document(cls, document: JsonObject) -> CommitmentReceipt:

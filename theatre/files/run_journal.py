@@ -290,7 +290,6 @@ def _documents(path: Path) -> Iterator[JsonObject]:
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:
-    """Yield each line that has its line feed."""
     if not path.exists():
         return
     with path.open("rb") as handle:

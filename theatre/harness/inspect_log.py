@@ -166,7 +166,6 @@ def measure_of(name: str, params: dict[str, Any], reported: float | None) -> Mea
 
 
 def _measures(header: dict[str, Any]) -> Iterator[Measure]:
-    """Yield a measure for each score in the log's summary."""
     seen = set()
     for one in (header.get("results") or {}).get("scores") or []:
         metrics = one.get("metrics") or {}
@@ -229,7 +228,6 @@ def _header(path: Path) -> dict[str, Any]:
 
 
 def _samples(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the samples as the log has them, in its order."""
     if not zipfile.is_zipfile(path):
         yield from _whole(path).get("samples") or []
         return

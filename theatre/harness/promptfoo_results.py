@@ -88,7 +88,6 @@ def _judged(result: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], dict[
 
 
 def _measures(results: list[dict[str, Any]]) -> Iterator[Measure]:
-    """Yield a measure for each assertion that any test has."""
     found: dict[str, Measure] = {}
     for one in results:
         for name, assertion, _ in _judged(one):

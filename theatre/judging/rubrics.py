@@ -164,7 +164,6 @@ _NAME = re.compile(r"- `(\w+)`: ")
 
 
 def _choices(schema: JsonValue) -> Iterator[list[str]]:
-    """Yield the options of every choice in a schema."""
     inner = schema if isinstance(schema, list) else []
     if isinstance(schema, dict):
         if "enum" in schema:
@@ -175,7 +174,6 @@ def _choices(schema: JsonValue) -> Iterator[list[str]]:
 
 
 def _reordered(schema: JsonValue, orders: Mapping[frozenset[str], list[str]]) -> JsonValue:
-    """Return a schema with its options in the given orders."""
     if isinstance(schema, list):
         return [_reordered(one, orders) for one in schema]
     if not isinstance(schema, dict):

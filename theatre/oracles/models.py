@@ -303,11 +303,7 @@ def _text_of(content: JsonValue, calls: object) -> str | None:
     texts = [one.get("text") for one in _parts(content) if one.get("type") == "text"]
     words = [one for one in texts if isinstance(one, str)]
     said = content if isinstance(content, str) else "".join(words) if words else None
-    return said if said or not calls else _as_text(calls)
-
-
-def _as_text(value: object) -> str:
-    return json.dumps(value, sort_keys=True)
+    return said if said or not calls else json.dumps(calls, sort_keys=True)
 
 
 def _usage(found: object) -> dict[str, int] | None:

@@ -54,7 +54,6 @@ def _lines(certificate: Mapping[str, Any], worth: EffectiveTier) -> tuple[tuple[
 
 
 def _headline(certificate: Mapping[str, Any]) -> tuple[str, float | None, int]:
-    """Return the score that a badge quotes, and how many episodes it counts."""
     scores = certificate["scores"]
     if len(scores) == 1:
         ((name, score),) = scores.items()

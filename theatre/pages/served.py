@@ -89,7 +89,6 @@ def version_charts(certificates: Sequence[Document], intervals: Intervals) -> li
 
 
 def _version_chart(template: str, dated: Sequence[Document], intervals: Intervals) -> str:
-    """Return composite scores with intervals by the moment of issue, a mark for each version."""
     moments = [parse_rfc3339(one["issued_at"]) for one in dated]
     room = (moments[-1] - moments[0]) / 20 or timedelta(minutes=1)
     first, last = moments[0] - room, moments[-1] + room

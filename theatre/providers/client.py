@@ -141,12 +141,9 @@ class ProviderClient:
         return ProviderReply(
             status=status,
             reason=_REASONS.get(status, other),
-            body=self._text_of(response),
+            body=self._hide(response.content.decode("utf-8", "replace")),
             wait=_seconds(response.headers.get("retry-after")),
         )
-
-    def _text_of(self, response: httpx2.Response) -> str:
-        return self._hide(response.content.decode("utf-8", "replace"))
 
     def _is_unconnected(self, error: Exception) -> bool:
         return isinstance(error.__cause__, self._http.ConnectError | self._http.ConnectTimeout)

@@ -111,7 +111,6 @@ def _asked(record: LogRecord, statement: str, now: datetime) -> Mapping[str, int
 
 
 def _faults_of(record: LogRecord, entries: Sequence[bytes], theatre_id: str) -> Iterator[Fault]:
-    """Yield the faults of entries that name a theatre."""
     for fault in record.faults:
         if _members(entries[fault.index]).get("theatre_id") == theatre_id:
             yield fault

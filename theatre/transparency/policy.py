@@ -85,8 +85,6 @@ class Policy:
 
 @dataclass(slots=True)
 class _Draft:
-    """A policy while its lines are read."""
-
     logs: dict[VerifierKey, str | None] = field(default_factory=dict)
     witnesses: dict[str, Witness] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)

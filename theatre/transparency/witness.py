@@ -95,7 +95,8 @@ class Witness:
             text = f"the last checkpoint seen has size {old.size}"
             raise WitnessRefusedError(text, HTTPStatus.CONFLICT, size=old.size)
         # Only what was verified is kept and shown: not what else the log was sent with it.
-        lines = [one for one in signed.note.signatures if (one.name, one.key_id) in _ids(keys)]
+        ids = {(key.name, key.key_id) for key in keys}
+        lines = [one for one in signed.note.signatures if (one.name, one.key_id) in ids]
         alone = bytes(Note(signed.note.text, tuple(lines)))
         if new.size == old.size and new.root != old.root:
             raise WitnessRefusedError(
@@ -122,7 +123,3 @@ class Witness:
         if last is None:
             return Checkpoint(origin, 0, Tree().root)
         return Checkpoint.parse(Note.parse(last).text)
-
-
-def _ids(keys: Iterable[VerifierKey]) -> set[tuple[str, bytes]]:
-    return {(key.name, key.key_id) for key in keys}

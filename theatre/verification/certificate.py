@@ -195,8 +195,6 @@ class ReplayScore:
 
 @dataclass(slots=True)
 class _Replays:
-    """What one pass over the episodes gathers."""
-
     judged: bool
     calibration: ClaimCalibration
     lines: list[JsonValue] = field(default_factory=list)

@@ -228,7 +228,6 @@ def _select(clone: GitClone, selection: Selection) -> list[str]:
 
 
 def _find_cut_off(clone: GitClone) -> set[str]:
-    """Return the commits of a shallow clone whose parents are not there."""
     if _text(clone, "rev-parse", "--is-shallow-repository") != "true":
         return set()
     path = _text(clone, "rev-parse", "--path-format=absolute", "--git-path", "shallow")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated
 
@@ -67,21 +67,10 @@ class GroundTruthRecord:
 
     def as_document(self) -> JsonObject:
         """Return the record as JSON."""
-        return {
-            "id": self.id,
-            "commit": self.commit,
-            "title": self.title,
-            "description": self.description,
-            "diff_content": self.diff_content,
+        return asdict(self) | {
             "files_changed": list(self.files_changed),
             "timestamp": format_rfc3339(self.timestamp),
             "labels": list(self.labels),
-            "author": self.author,
-            "omitted": {
-                "diff_bytes": self.omitted.diff_bytes,
-                "files": self.omitted.files,
-                "text_bytes": self.omitted.text_bytes,
-            },
         }
 
 
@@ -315,15 +304,10 @@ def read_record(document: JsonObject) -> GroundTruthRecord:
         raise NoRecordError(
             "expected a ground-truth record as `echelon ingest` writes them, got something else"
         ) from None
-    return GroundTruthRecord(
-        id=read.id,
-        commit=read.commit,
-        title=read.title,
-        description=read.description,
-        diff_content=read.diff_content,
-        files_changed=tuple(read.files_changed),
-        timestamp=timestamp,
-        labels=tuple(read.labels),
-        author=read.author,
-        omitted=Omitted(**read.omitted.model_dump()),
-    )
+    typed = {
+        "files_changed": tuple(read.files_changed),
+        "timestamp": timestamp,
+        "labels": tuple(read.labels),
+        "omitted": Omitted(**dict(read.omitted)),
+    }
+    return GroundTruthRecord(**(dict(read) | typed))

@@ -105,7 +105,6 @@ def detail_reader(template: JsonObject) -> DetailReader | None:
 
 
 def _scoring(template: JsonObject, criterion: str) -> tuple[str, str | None]:
-    """Return who scores a criterion, and by which measure where there are several."""
     chosen = f"scoring.criteria_scorers.{criterion}"
     scorer = at_path(template, f"{chosen}.scorer")
     measure = at_path(template, f"{chosen}.params.measure")
@@ -113,7 +112,6 @@ def _scoring(template: JsonObject, criterion: str) -> tuple[str, str | None]:
 
 
 def _lexical_detail(episode: SealedEpisode, output: JsonObject) -> ReplayDetail | None:
-    """Return what the scorers `lexical_precision` and `lexical_recall` counted."""
     claims, summary = output.get("key_claims"), output.get("summary")
     diff = at_path(episode.truth.input_data, "record.diff_content")
     if not isinstance(claims, list) or not isinstance(summary, str) or not isinstance(diff, str):
@@ -144,7 +142,6 @@ def _judged_reader(template: JsonObject) -> DetailReader:
 
 
 def _judged_detail(provider: TheatreScoringProvider, episode: SealedEpisode) -> ReplayDetail:
-    """Return what a judge said, by the exchanges that are recorded."""
     exchanges = judgements_of(episode.record)
     answer = EpisodeAnswer(
         status=InvocationStatus.SUCCESS,

@@ -93,7 +93,6 @@ def _panel(sealed: SealedBundle, params: JsonObject) -> JsonObject:
 
 
 def _computed(sealed: SealedBundle, pin: str) -> tuple[JsonObject, dict[str, Any]] | None:
-    """Return params and output of the step that is this computation."""
     settled = cast("list[dict[str, Any]]", sealed.resolution["steps"])
     committed = cast("list[dict[str, Any]]", sealed.template["resolution_programme"])
     steps = {step["step_id"]: step for step in committed}

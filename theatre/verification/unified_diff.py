@@ -22,8 +22,6 @@ class FileOperation(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class _Draft:
-    """A file of a diff while its lines are read."""
-
     old_path: str
     path: str
     operation: FileOperation = FileOperation.MODIFIED
@@ -70,7 +68,8 @@ def read_diff(text: str) -> tuple[FileChange, ...]:
             mark = line[:1] or " "
             old_left -= mark != "+"
             new_left -= mark != "-"
-            _lines_of(files[-1], mark).append(line[1:])
+            kept = {"+": files[-1].added, "-": files[-1].removed}.get(mark, files[-1].context)
+            kept.append(line[1:])
             continue
         if line.startswith("diff --git "):
             old_path, path = _header_paths(line.removeprefix("diff --git "))
@@ -83,10 +82,6 @@ def read_diff(text: str) -> tuple[FileChange, ...]:
         elif files:
             _read_heading(files[-1], line)
     return tuple(draft.frozen() for draft in files)
-
-
-def _lines_of(draft: _Draft, mark: str) -> list[str]:
-    return {"+": draft.added, "-": draft.removed}.get(mark, draft.context)
 
 
 def _read_heading(draft: _Draft, line: str) -> None:

@@ -53,8 +53,6 @@ _log = logging.getLogger(__name__)
 
 
 class _Purse:
-    """Reserves and settles the calls of one attempt at a run."""
-
     def __init__(
         self, engine: AsyncEngine, stored: StoredTheatre, access: JudgeAccess, clock: Clock
     ) -> None:
@@ -128,7 +126,6 @@ class _Purse:
         )
 
     async def _explained(self, call: NewCall, error: BudgetSpentError) -> BudgetSpentError:
-        """Return the error with what is left of which budget."""
         async with self._engine.connect() as connection:
             found = await read_balances(
                 connection, call.theatre_id, unit=call.unit, day=call.reserved_at.date()
@@ -138,8 +135,6 @@ class _Purse:
 
 
 class _PaidCaller:
-    """Calls a provider for one question, each attempt paid for."""
-
     def __init__(self, client: ProviderClient, purse: _Purse) -> None:
         self._client = client
         self._purse = purse

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +22,6 @@ from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.coin import Coin, Draws
 from theatre.engine.models import ScoringCase, ask_judge
 from theatre.engine.scoring.corrections import corrected_rate, judge_errors
-from theatre.engine.scoring.differences import Tally
 from theatre.engine.scoring.qualification import labelled_set
 from theatre.engine.scoring.run_controls import RATES, WORSE, why_not_borne_out
 from theatre.judging.panel import panel_of
@@ -194,7 +194,8 @@ def test_a_judge_that_knows_is_right_on_every_control(episodes: list[ScoringCase
     assert (findings, found["recognised"] <= 0.6) == ([], True)
     errors = judge_errors(found)
     assert errors is not None
-    assert corrected_rate(Tally(70, 100), errors)["value"] == pytest.approx(0.7, abs=0.01)
+    corrected = corrected_rate(Fraction(7, 10), 100, 100, errors)
+    assert corrected["value"] == pytest.approx(0.7, abs=0.01)
 
 
 @pytest.mark.parametrize("rule", [credulous, flipping, copying, measuring])

@@ -185,7 +185,6 @@ def _ground_truth(
 
 
 def _calls(result: EpisodeResult) -> list[tuple[str, JsonObject, JsonObject]]:
-    """Return construct, question and answer of each call that was answered."""
     calls = cast("list[dict[str, Any]]", result.record.document["calls"])
     answered = ((one, one["attempts"][-1]["response"]["output_data"]) for one in calls)
     return [

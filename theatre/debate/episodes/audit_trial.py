@@ -29,8 +29,6 @@ def compute(lines: Iterable[bytes], _params: JsonObject) -> JsonObject:
 
 
 class _Shares:
-    """Hits and trials by debate."""
-
     def __init__(self) -> None:
         self._units: dict[str, Tally] = {}
 
@@ -48,8 +46,6 @@ class _Shares:
 
 
 class _Trial:
-    """The result of the lines so far."""
-
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
         self._recall, self._type, self._precision = _Shares(), _Shares(), _Shares()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.models import ScorerKind
@@ -19,7 +19,7 @@ class TurnFinding:
 
     def as_document(self) -> JsonObject:
         """Return the form that tools read."""
-        return {"turn_index": self.turn_index, "code": self.code, "detail": self.detail}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

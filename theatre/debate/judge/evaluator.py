@@ -137,8 +137,6 @@ def _params(config: JsonObject) -> JsonObject:
 
 @dataclass(slots=True)
 class _Counted:
-    """The result of the answers so far, of one judge or of all together."""
-
     turns: int
     rows: list[JsonObject] = field(default_factory=list)
     findings: list[TurnFinding] = field(default_factory=list)
@@ -184,7 +182,6 @@ _MEANS = (
 
 
 def _together(split: str, judges: Sequence[_Counted]) -> _Counted:
-    """Return what the rows of all judges come to, turn by turn."""
     seen = Counter((one.turn_index, one.code) for judge in judges for one in judge.findings)
     return _Counted(
         turns=judges[0].turns,

@@ -46,7 +46,6 @@ from theatre.engine.models.records import (
 )
 from theatre.engine.models.scorers import (
     ANSWER,
-    REQUEST,
     SINGLE_CALL,
     Computation,
     EpisodePlay,
@@ -74,7 +73,6 @@ __all__ = [
     "JUDGE_SEED",
     "MAX_EPISODE_BYTES",
     "REPEATS",
-    "REQUEST",
     "SECOND",
     "SINGLE_CALL",
     "Attempt",

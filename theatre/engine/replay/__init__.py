@@ -1,7 +1,6 @@
 """Replay: call the real construct for every episode, record, settle, seal, resolve."""
 
 from theatre.engine.replay.context import (
-    DatasetReader,
     DatasetSource,
     Progress,
     RecordedSequences,
@@ -17,7 +16,6 @@ from theatre.engine.replay.tier_evidence import unqualified_measures
 from theatre.engine.replay.trail import FailureReasons, reasons_with_examples, with_reasons
 
 __all__ = [
-    "DatasetReader",
     "DatasetSource",
     "DistinctEvidence",
     "FailureReasons",

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping, Sequence, Sized
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Container,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
@@ -46,15 +55,22 @@ async def run_in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P
 
     A thread cannot be stopped, so its output must not be removed while it still writes.
     """
-    thread = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **named))
+    return await to_the_end(asyncio.to_thread(work, *arguments, **named))
+
+
+async def to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Await `work`; when cancelled, wait for its end and then be cancelled."""
+    task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
-    while not thread.done():
+    while not task.done():
         try:
-            await asyncio.wait([thread])
+            # Unlike awaiting the task, this does not raise what the work raised: a cancellation
+            # that came before it would be forgotten.
+            await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
     try:
-        return thread.result()
+        return task.result()
     finally:
         # This replaces what the work raised: the caller that cancelled must see its cancellation.
         if cancelled is not None:

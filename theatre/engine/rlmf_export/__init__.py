@@ -5,11 +5,10 @@ Source: docs/contract/template.md §6; docs/rlmf.md.
 
 from theatre.engine.rlmf_export.export import (
     RLMF_SCHEMA,
-    CalibrationReader,
     ExportSummary,
     RlmfExport,
 )
-from theatre.engine.rlmf_export.records import EXPORT_VERSION, measured_calibration
+from theatre.engine.rlmf_export.records import measured_calibration
 from theatre.engine.rlmf_export.sealed_bundle import (
     SealedBundle,
     SealedEpisode,
@@ -19,9 +18,7 @@ from theatre.engine.rlmf_export.sealed_bundle import (
 )
 
 __all__ = [
-    "EXPORT_VERSION",
     "RLMF_SCHEMA",
-    "CalibrationReader",
     "ExportSummary",
     "RlmfExport",
     "SealedBundle",

@@ -7,7 +7,6 @@ next to the code.
 from theatre.engine.schema_registry.pattern_words import (
     first_mistake,
     model_message,
-    pattern_words,
 )
 from theatre.engine.schema_registry.registry import SchemaRegistry, resource_root
 from theatre.engine.schema_registry.violations import (
@@ -28,7 +27,6 @@ __all__ = [
     "first_mistake",
     "json_pointer",
     "model_message",
-    "pattern_words",
     "phrase",
     "quote",
     "resource_root",

@@ -18,7 +18,6 @@ from theatre.engine.scoring.baselines import (
 )
 from theatre.engine.scoring.calibration import (
     Probability,
-    read_probability,
     stated_probability,
 )
 from theatre.engine.scoring.data_audit import AuditedEpisode, DataAudit, data_findings
@@ -26,7 +25,6 @@ from theatre.engine.scoring.holdout import is_held_out
 from theatre.engine.scoring.provider import (
     CriterionPlan,
     EpisodeAnswer,
-    EpisodeScores,
     TheatreScoringProvider,
 )
 from theatre.engine.scoring.ratings import CommittedRating, PanelScores, committed_ratings
@@ -34,7 +32,6 @@ from theatre.engine.scoring.repeats import (
     RepeatScores,
     certified_repeats,
     deciding_repeat,
-    deciding_status,
 )
 from theatre.engine.scoring.tallies import COMPOSITE
 
@@ -49,7 +46,6 @@ __all__ = [
     "DataAudit",
     "DrawnEpisodes",
     "EpisodeAnswer",
-    "EpisodeScores",
     "FailureStop",
     "PanelScores",
     "Probability",
@@ -62,12 +58,10 @@ __all__ = [
     "committed_ratings",
     "data_findings",
     "deciding_repeat",
-    "deciding_status",
     "exact",
     "is_held_out",
     "nano_to_number",
     "ratio",
-    "read_probability",
     "stated_probability",
     "to_nano",
     "wilson_interval",

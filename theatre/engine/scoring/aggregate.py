@@ -372,7 +372,6 @@ class Aggregator:
         return mixed_interval(score, parts, clustered=self._units.clustered)
 
     def _parts(self, column: int) -> list[Part]:
-        """Return the machine and the human part of one criterion."""
         criterion = self._criteria[column].criterion_id
         panel, share = self._human.panel_of(criterion), self._human.share_of(criterion)
         machine = Part(1 - share, self._units.influences(column))
@@ -381,7 +380,6 @@ class Aggregator:
         return [machine, Part(share, panel.influences(self._units.rows))]
 
     def _interval(self, column: int) -> JsonObject:
-        """Return the interval of one criterion's score, by the method that its values allow."""
         criterion = self._criteria[column].criterion_id
         tally = self._all.tallies[criterion]
         if self._human.panel_of(criterion) is not None:

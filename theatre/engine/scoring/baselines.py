@@ -405,8 +405,6 @@ class BaselineScores:
 
 
 class _Column:
-    """The scores of one baseline, criterion by criterion."""
-
     def __init__(self, plans: Sequence[CriterionPlan], seed: str) -> None:
         self._columns = {plan.criterion_id: column for column, plan in enumerate(plans)}
         self._units = ResampledUnits(plans)

@@ -17,7 +17,6 @@ import numpy as np
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import CriterionResult, Scored
 from theatre.engine.scoring.arithmetic import NANO, ratio, rounded_number, to_nano
-from theatre.engine.scoring.provider import EpisodeAnswer
 
 # What the calibration error of a perfectly calibrated construct would be, by chance alone.
 #
@@ -104,12 +103,6 @@ def stated_probability(confidence: object) -> Probability | None:
     """Return what an answer has at `confidence`, half-even to nine places, if it is in [0, 1]."""
     nano = to_nano(confidence)
     return None if nano is None else Probability(nano)
-
-
-def read_probability(answer: EpisodeAnswer | None) -> Probability | None:
-    """Return the probability that the last construct of `answer` stated, if it stated one."""
-    hops = [] if answer is None else list(answer.hops.values())
-    return stated_probability(hops[-1].get(CONFIDENCE)) if hops else None
 
 
 @dataclass(slots=True)

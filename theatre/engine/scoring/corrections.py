@@ -105,24 +105,16 @@ def effective_tally(units: Mapping[str, Tally]) -> Tally:
     return Tally(round(Fraction(pairs * hits, sum(one.pairs for one in units.values()))), pairs)
 
 
-def corrected_rate(
-    judged: Tally, errors: JudgeErrors, *, trials: float | None = None
-) -> JsonObject:
-    """Return the share of true items behind the share that a judge supported, with its interval.
+def corrected_rate(rate: Fraction, items: int, trials: float, errors: JudgeErrors) -> JsonObject:
+    """Return the share of true items behind the share `rate` that a judge supported.
 
     The value is that of Rogan and Gladen 1978, never outside 0 … 1; the interval that of Lang and
     Reiczigel 2014 ("Confidence limits for prevalence of disease adjusted for estimated sensitivity
-    and specificity"). `trials` is how many independent items would tell as much, where items share
-    clusters; else all count. Null with its `reason` where there are too few items or controls,
+    and specificity"). `trials` is how many independent items would tell as much as the `items`, of
+    which some may share clusters. Null with its `reason` where there are too few items or controls,
     where the judge knows too little, and where no rate from 0 to 1 fits: then it judged the
     controls otherwise than the items.
     """
-    rate = Fraction(judged.hits, judged.pairs) if judged.pairs else Fraction(0)
-    independent = float(judged.pairs) if trials is None else trials
-    return _corrected(rate, judged.pairs, independent, errors)
-
-
-def _corrected(rate: Fraction, items: int, trials: float, errors: JudgeErrors) -> JsonObject:
     supported, refused = errors.supported, errors.refused
     for counted, reason in (
         (items, FEW_ITEMS),
@@ -185,7 +177,7 @@ def corrected_score(
         share = Fraction(items, items + counts["missing"])
         rate = exact(results["answered_only"][criterion])
         half = (interval["high"] - interval["low"]) / 2 / float(share)
-        found = _corrected(rate, items, _trials(float(rate), half, items), errors)
+        found = corrected_rate(rate, items, _trials(float(rate), half, items), errors)
         if found["value"] is not None:
             found |= _scaled(found, float(share))
     return {"raw": results["scores"][criterion], "n": items, "errors_from": source, **found}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Final, cast
 
@@ -66,13 +66,7 @@ class LabelledRow:
 
     def as_document(self) -> JsonObject:
         """Return the form in a qualification."""
-        return {
-            "claim_id": self.claim_id,
-            "change_id": self.change_id,
-            "verdict": self.verdict,
-            "kind": self.kind,
-            "score": self.score,
-        }
+        return asdict(self)
 
     @classmethod
     def from_document(cls, document: JsonValue) -> LabelledRow:

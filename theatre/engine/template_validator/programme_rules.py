@@ -176,7 +176,6 @@ def _unless_pinned(subject: Subject, pointer: str, construct: str) -> Iterator[F
 
 
 def _invoked(subject: Subject) -> tuple[str, ...]:
-    """Return the constructs of the `construct_invocation` steps, in order."""
     constructs = (step.construct_id for _, step in subject.template.steps(_INVOCATION))
     return tuple(construct for construct in constructs if construct is not None)
 
@@ -319,7 +318,6 @@ def _unread(where: str, spec: dict[str, Any], known: frozenset[str]) -> Iterator
 
 
 def _specs(subject: Subject, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the `input_spec` of each step of one type, with its pointer (else the step's)."""
     for index, step in subject.template.steps(kind) if subject.template.replays else ():
         inside = ("input_spec",) if "input_spec" in step.model_fields_set else ()
         yield json_pointer(_PROGRAMME, index, *inside), step.input_spec

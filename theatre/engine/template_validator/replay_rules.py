@@ -92,7 +92,6 @@ def _recorded_adapter_complete(subject: Subject) -> Iterator[Finding]:
 
 
 def _endpoints(subject: Subject) -> Iterator[tuple[str, str, str]]:
-    """Yield pointer, adapter type and text of each endpoint."""
     config = subject.config
     if config.adapter_endpoint is not None:
         pointer = json_pointer(_CONFIG, "adapter_endpoint")
@@ -103,7 +102,6 @@ def _endpoints(subject: Subject) -> Iterator[tuple[str, str, str]]:
 
 
 def _adapters(subject: Subject, wanted: str) -> Iterator[str]:
-    """Yield the pointer of each adapter of a type."""
     if subject.config.adapter_type == wanted:
         yield json_pointer(_CONFIG, "adapter_type")
     for construct, own in subject.config.construct_endpoints.items():
@@ -162,7 +160,6 @@ _OURS_IN_BODY = frozenset({"messages", "model", "n", "stream", "system"})
 
 
 def _settings(subject: Subject) -> Iterator[tuple[str, str, str, str, JsonObject]]:
-    """Yield pointer, construct, adapter type, place and settings of each endpoint."""
     config = subject.config
     if subject.template.schema_version != NEWEST:
         return
@@ -394,7 +391,6 @@ def _mock_adapter_rehearsal(subject: Subject) -> Iterator[Finding]:
 
 
 def _paths(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Yield every data path of the template with its pointer."""
     config = subject.config
     yield json_pointer(_CONFIG, "replay_data_path"), config.replay_data_path
     yield json_pointer(_CONFIG, "gold_label_set"), config.gold_label_set or ""

@@ -309,7 +309,6 @@ def _repeats_fit(subject: Subject) -> Iterator[Finding]:
 
 
 def _computations(subject: Subject) -> Iterator[ResolutionStep]:
-    """Yield the steps that compute over the episodes of the run."""
     for step in subject.template.resolution_programme:
         over = step.input_spec.get("over", "episodes")
         if step.type == "deterministic_computation" and over == "episodes":
@@ -326,7 +325,6 @@ def _leaves_scorers_open(subject: Subject) -> bool:
 
 
 def _chosen(subject: Subject) -> Iterator[tuple[str, ScorerChoice]]:
-    """Yield criterion, and its entry in `criteria_scorers`."""
     chosen = subject.template.scoring.criteria_scorers if subject.template.replays else {}
     return ((criterion, choice) for criterion, choice in chosen.items() if choice.scorer)
 

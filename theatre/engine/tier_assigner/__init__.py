@@ -12,16 +12,9 @@ from theatre.engine.tier_assigner.assigner import (
     Unmet,
 )
 from theatre.engine.tier_assigner.facts import (
-    BACKTESTED_LIFETIME,
     CLOCKS_APART,
-    MAX_FAILURE_RATE,
-    MAX_RUN_GAP,
     MIN_CRITERION_N,
     MIN_REPLAYS,
-    MIN_RUNS,
-    MIN_RUNS_SPAN,
-    PROVEN_LIFETIME,
-    TIER_POLICY_VERSION,
     AnswerCounts,
     Attestation,
     BehaviouralSignal,
@@ -37,16 +30,9 @@ from theatre.engine.tier_assigner.facts import (
 )
 
 __all__ = [
-    "BACKTESTED_LIFETIME",
     "CLOCKS_APART",
-    "MAX_FAILURE_RATE",
-    "MAX_RUN_GAP",
     "MIN_CRITERION_N",
     "MIN_REPLAYS",
-    "MIN_RUNS",
-    "MIN_RUNS_SPAN",
-    "PROVEN_LIFETIME",
-    "TIER_POLICY_VERSION",
     "AnswerCounts",
     "Attestation",
     "BehaviouralSignal",

@@ -44,8 +44,6 @@ from theatre.engine.schema_registry import model_message
 # two readers of the same evidence must come to the same tier.
 
 
-TIER_POLICY_VERSION = "v0"
-
 MIN_REPLAYS = 50
 """Scored episodes that BACKTESTED needs."""
 

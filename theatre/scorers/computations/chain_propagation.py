@@ -151,8 +151,6 @@ class _Episode:
 
 
 class _Tally:
-    """The result of the episodes read so far."""
-
     def __init__(self, params: JsonObject) -> None:
         effects = cast("JsonObject | None", params.get("effects"))
         limit = int(cast("float", params.get("listed", DEFAULT_LISTED)))
@@ -201,7 +199,6 @@ class _Tally:
         )
 
     def _follow(self, episode: _Episode) -> None:
-        """Follow the decisions of an episode from hop to hop."""
         under_way = {self._of(i) for items in episode.expected.values() for i in items.values()}
         self._decisions += len(under_way)
         invented: set[str | None] = set()
@@ -222,7 +219,6 @@ class _Tally:
             self._counts[hop][_ARRIVED] += len(under_way)
 
     def _hold_claims(self, episode: _Episode) -> None:
-        """Check what each hop claims to carry against what it did."""
         if self._rule is None:
             return
         for hop, items in episode.carried.items():

@@ -58,8 +58,6 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
 
 
 class _Controls:
-    """The controls of one criterion, by what came of them."""
-
     def __init__(self) -> None:
         self._answered: list[tuple[str, AnsweredControl]] = []
         self._seen: set[str] = set()
@@ -136,7 +134,6 @@ def _settled(
 
 
 def _sides(answered: _Answers) -> Iterator[tuple[str, str, bool]]:
-    """Yield the unit of each usable answer, its side, and whether it was right."""
     for unit, one in answered:
         if one.supported is not None:
             side = "true" if one.control.is_true else "false"

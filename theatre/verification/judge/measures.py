@@ -89,7 +89,6 @@ def verdicts_with_controls(
 
 
 def _about_set(case: ScoringCase, plan: ControlPlan) -> Asking[list[AnsweredControl]]:
-    """Ask about a change of the labelled set."""
     if not plan.labelled:
         return []
     change = change_of(plan.labelled_diff, cast("JsonObject", case.params["judge"]))
