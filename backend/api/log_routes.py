@@ -23,12 +23,7 @@ from backend.api.http.conditional import (
     repr_digest,
 )
 from backend.api.http.idempotency import Reading
-from backend.api.http.openapi import (
-    DESCRIBED_BY,
-    IF_NONE_MATCH,
-    describe_bytes,
-    describe_headers,
-)
+from backend.api.http.openapi import DESCRIBED_BY, IF_NONE_MATCH, describe_bytes, describe_headers
 from backend.api.http.pages import NO_NUL, FilterText
 from backend.api.http.service import get_service
 from backend.repositories.transparency_log import count_audits

@@ -21,14 +21,7 @@ from procrastinate.jobs import DeleteJobCondition
 from procrastinate.worker import Worker
 
 from backend.database.sessions import session_options
-from backend.jobs.queue import (
-    END_WAITING,
-    INGEST,
-    INGESTIONS,
-    RUN_THEATRE,
-    RUNS,
-    UPKEEP,
-)
+from backend.jobs.queue import END_WAITING, INGEST, INGESTIONS, RUN_THEATRE, RUNS, UPKEEP
 
 _POOL_SECONDS = 3.0
 _LOOK_SECONDS = 0.01

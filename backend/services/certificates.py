@@ -22,10 +22,7 @@ from backend.repositories.certificate_views import (
     find_certificate_bytes,
     find_certificates,
 )
-from backend.repositories.counted_runs import (
-    OWNER_NOT_CONFIRMED,
-    TEMPLATE_NOT_ACCEPTED,
-)
+from backend.repositories.counted_runs import OWNER_NOT_CONFIRMED, TEMPLATE_NOT_ACCEPTED
 from backend.repositories.pages import Page, Window
 from backend.repositories.stored_certificates import StoredCertificate
 from backend.services.resources import TheatreResources

@@ -15,10 +15,7 @@ from uuid import uuid4
 
 from theatre.api.event_loop import complete
 from theatre.api.qualifications import qualification_faults
-from theatre.api.template_files import (
-    ValidTemplate,
-    require_runnable,
-)
+from theatre.api.template_files import ValidTemplate, require_runnable
 from theatre.api.workspace import OUTBOUND_ALLOW, Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.clock import Clock, SteadyClock
@@ -30,13 +27,7 @@ from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
 from theatre.files.datasets import DatasetRoots, verify_datasets
 from theatre.oracles.dataset_copies import refuse_dataset_copies
-from theatre.oracles.endpoints import (
-    BY_URL,
-    REGISTERED,
-    endpoints,
-    environment_for,
-    isolation_for,
-)
+from theatre.oracles.endpoints import BY_URL, REGISTERED, endpoints, environment_for, isolation_for
 from theatre.oracles.errors import AddressNotAllowedError
 from theatre.scorers import load_scorers, scorers_in_use
 

@@ -14,11 +14,7 @@ from theatre.api.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.oracle_contract import RECORDED_ADAPTERS
 from theatre.engine.templates import PLAIN_ADAPTERS, ProductTheatreTemplate, VersionPins
-from theatre.oracles.construct_registry import (
-    RegisteredConstruct,
-    local_adapter_for,
-    program_of,
-)
+from theatre.oracles.construct_registry import RegisteredConstruct, local_adapter_for, program_of
 from theatre.oracles.endpoints import (
     REGISTERED,
     Construct,

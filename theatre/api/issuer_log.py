@@ -12,13 +12,7 @@ from theatre.api.event_loop import complete
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.files.trust_home import TrustHome, trust_folder
 from theatre.transparency.errors import LogForkError
-from theatre.transparency.log import (
-    CHECKPOINT,
-    Appended,
-    Follower,
-    LogWriter,
-    prove_inclusion,
-)
+from theatre.transparency.log import CHECKPOINT, Appended, Follower, LogWriter, prove_inclusion
 from theatre.transparency.notes import Note, SignedCheckpoint
 from theatre.transparency.policy import Witness
 from theatre.transparency.proofs import LogProof
@@ -42,9 +36,7 @@ async def compare_log(home: TrustHome, trust: Trust) -> Sequence[Witness]:
     copies = home.copies()
     if not (witnesses or copies or trust.url):
         return ()
-    from theatre.api.log_network import (  # noqa: PLC0415 - the client takes its time
-        compare_with_others,
-    )
+    from theatre.api.log_network import compare_with_others  # noqa: PLC0415 - the client takes its time
 
     compared = await compare_with_others(home.log, trust, copies)
     for other in compared.missing:

@@ -55,11 +55,7 @@ from theatre.transparency.notes import SignedCheckpoint
 from theatre.transparency.policy import Policy
 from theatre.transparency.proofs import LogProof
 from theatre.transparency.run_entries import theatre_commitment, void_reason
-from theatre.transparency.statements import (
-    SignedStatement,
-    certificate_statement,
-    sign_statement,
-)
+from theatre.transparency.statements import SignedStatement, certificate_statement, sign_statement
 from theatre.transparency.trust import Trust
 
 PROOFS: Final = "proofs"

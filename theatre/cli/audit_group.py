@@ -13,12 +13,7 @@ import click
 from theatre.api.issuer_log import append_entries, issuer_home
 from theatre.api.named_files import read_file
 from theatre.api.workspace import Workspace
-from theatre.cli.audits import (
-    CheckedDisclosure,
-    check_disclosure,
-    read_certificate,
-    salted_lines,
-)
+from theatre.cli.audits import CheckedDisclosure, check_disclosure, read_certificate, salted_lines
 from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,

@@ -69,9 +69,7 @@ def compare(
     if plot is not None:
         (picture,) = write_pictures({"differences.svg": differences(comparison)}, plot)
     if page is not None:
-        from theatre.pages.comparison_page import (  # noqa: PLC0415 - only with the extra
-            render_comparison_file,
-        )
+        from theatre.pages.comparison_page import render_comparison_file  # noqa: PLC0415 - only with the extra
 
         write_page(render_comparison_file(comparison), page)
     if as_json:

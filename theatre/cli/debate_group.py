@@ -14,13 +14,7 @@ from theatre.api.named_files import read_file
 from theatre.api.workspace import Workspace
 from theatre.cli.debate_plots import debate_pictures
 from theatre.cli.debate_sweep_command import sweep
-from theatre.cli.exits import (
-    CommandEndedError,
-    ExitCode,
-    echo,
-    json_option,
-    print_document,
-)
+from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
 from theatre.cli.judge_options import JudgeChoice
 from theatre.cli.pictures import write_pictures
 from theatre.debate.errors import InvalidDebateError, JudgementRecordError
@@ -32,12 +26,7 @@ from theatre.debate.judge import evaluator as judge
 from theatre.debate.judge.questions import MAX_TURNS, RUBRICS
 from theatre.debate.models import DIRECTION, Action, Finding
 from theatre.debate.validation import DebateArtefact, read_debate, repeated_runs
-from theatre.engine.canonical_json import (
-    MAX_INPUT_DEPTH,
-    JsonObject,
-    canonical_bytes,
-    parse_object,
-)
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, canonical_bytes, parse_object
 from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.judging.panel import SPLITS, panel_of

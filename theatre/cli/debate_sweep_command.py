@@ -16,13 +16,7 @@ from theatre.api.connections import check_all_reachable, make_adapter
 from theatre.api.named_files import read_file
 from theatre.api.theatre_run import cancel_on_signal
 from theatre.api.workspace import Workspace, utc_now
-from theatre.cli.exits import (
-    CommandEndedError,
-    ExitCode,
-    echo,
-    json_option,
-    print_document,
-)
+from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
 from theatre.cli.tables import print_table
 from theatre.debate.debaters import ConstructDebater, Debater
 from theatre.debate.errors import DebateRunError, InvalidDebateError, SweepError
@@ -31,12 +25,7 @@ from theatre.debate.runner import DebateRun
 from theatre.debate.scripted import Scenario, ScriptedDebater, read_scenario
 from theatre.debate.sweep import SweepPlan, SweepRun, read_plan, runs_of, table
 from theatre.debate.validation import read_debate
-from theatre.engine.canonical_json import (
-    JsonObject,
-    canonical_line,
-    canonical_sha256,
-    parse_object,
-)
+from theatre.engine.canonical_json import JsonObject, canonical_line, canonical_sha256, parse_object
 from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.durable import replace_durably

@@ -10,24 +10,13 @@ import click
 from theatre.api.workspace import Workspace
 from theatre.cli.episodes_command import found_run, readable, score_text
 from theatre.cli.exits import echo, json_option, print_document
-from theatre.cli.tables import (
-    format_usage,
-    on_a_line,
-    print_value,
-    shortened,
-    terminal_width,
-)
+from theatre.cli.tables import format_usage, on_a_line, print_value, shortened, terminal_width
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import NotFoundError, ParseError
 from theatre.engine.models import EPISODE_RESULT, JUDGEMENTS, GroundTruthEpisode, InvocationStatus
 from theatre.engine.replay.recording import input_sent, outputs_of
 from theatre.engine.scoring.provider import Absent, answered_at, criteria_scorers, expected_at
-from theatre.files.recorded_run import (
-    RecordedEpisode,
-    RecordedRun,
-    count_usage,
-    trouble_of,
-)
+from theatre.files.recorded_run import RecordedEpisode, RecordedRun, count_usage, trouble_of
 
 _MOST_CALLS = 4
 """So many calls of an episode are shown with all that was sent and answered."""

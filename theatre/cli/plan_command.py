@@ -25,13 +25,7 @@ from theatre.engine.errors import PilotError, ProgrammeError
 from theatre.engine.models import EpisodeOutcome, exchanges_of
 from theatre.engine.replay.usage import UsageTally, committed_prices, tally_of, usage_of
 from theatre.engine.scoring import COMPOSITE, exact
-from theatre.engine.scoring.planning import (
-    ASSURANCE,
-    RUNS,
-    Pilot,
-    PlannedSize,
-    WidthPlan,
-)
+from theatre.engine.scoring.planning import ASSURANCE, RUNS, Pilot, PlannedSize, WidthPlan
 from theatre.engine.templates import NEWEST, ProductTheatreTemplate
 from theatre.engine.tier_assigner import MIN_REPLAYS
 from theatre.files.recorded_run import RecordedEpisode, RecordedRun

@@ -89,15 +89,10 @@ def qualify(
         read_labelled_files,
         write_qualification,
     )
-    from theatre.engine.scoring.qualification import (  # noqa: PLC0415 - the same
-        qualification_document,
-    )
+    from theatre.engine.scoring.qualification import qualification_document  # noqa: PLC0415 - the same
     from theatre.files.durable import replace_durably  # noqa: PLC0415 - the same
     from theatre.scorers import load_scorers  # noqa: PLC0415 - the same
-    from theatre.verification.labelled_claims import (  # noqa: PLC0415 - the same
-        score_claims,
-        usage_of_exchanges,
-    )
+    from theatre.verification.labelled_claims import score_claims, usage_of_exchanges  # noqa: PLC0415 - the same
 
     workspace = Workspace.from_environment()
     scorers = load_scorers()

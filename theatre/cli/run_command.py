@@ -8,12 +8,7 @@ from typing import cast
 
 import click
 
-from theatre.api.draft_files import (
-    find_draft,
-    pin_file,
-    pinned_path,
-    write_pinned,
-)
+from theatre.api.draft_files import find_draft, pin_file, pinned_path, write_pinned
 from theatre.api.rehearsal import rehearse_document, with_answers
 from theatre.api.runs import PENDING, find_or_commit_theatre, logged_report, run_to_end
 from theatre.api.template_files import read_template, read_written, require_runnable

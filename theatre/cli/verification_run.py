@@ -18,12 +18,7 @@ from theatre.api.named_files import read_file
 from theatre.api.runs import find_or_commit_theatre, logged_report
 from theatre.api.theatre_run import RunOptions
 from theatre.api.workspace import CONSTRUCTS_FILE, Workspace, utc_now
-from theatre.cli.exits import (
-    CommandEndedError,
-    ExitCode,
-    echo,
-    print_document,
-)
+from theatre.cli.exits import CommandEndedError, ExitCode, echo, print_document
 from theatre.cli.inspect_command import print_measures
 from theatre.cli.reports import print_run
 from theatre.cli.run_command import run_with_progress

@@ -9,14 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from theatre.debate.models import (
-    Action,
-    Debate,
-    Recommendation,
-    Turn,
-    actions_in,
-    parse_action,
-)
+from theatre.debate.models import Action, Debate, Recommendation, Turn, actions_in, parse_action
 from theatre.debate.text import StructuredTurn, read_structure
 
 

@@ -10,12 +10,7 @@ from pydantic import ValidationError
 from theatre.debate.errors import InvalidDebateError
 from theatre.debate.models import Debate, Finding
 from theatre.debate.rules import rule_findings
-from theatre.engine.canonical_json import (
-    MAX_INPUT_DEPTH,
-    JsonObject,
-    parse_object,
-    sha256_hex,
-)
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_object, sha256_hex
 from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import SchemaRegistry, json_pointer, model_message
 

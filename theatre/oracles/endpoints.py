@@ -33,11 +33,7 @@ from theatre.oracles.construct_registry import (
     construct_version,
     program_of,
 )
-from theatre.oracles.errors import (
-    ConstructFilesError,
-    ConstructTransportError,
-    RequestHeadersError,
-)
+from theatre.oracles.errors import ConstructFilesError, ConstructTransportError, RequestHeadersError
 from theatre.oracles.in_process import construct_from_callable
 from theatre.oracles.isolation.canary import probe_isolation
 

@@ -20,10 +20,7 @@ from theatre.engine.oracle_contract import (
     Isolation,
     OracleInvocationRequest,
 )
-from theatre.oracles.errors import (
-    AdapterClosedError,
-    OutboundRefusedError,
-)
+from theatre.oracles.errors import AdapterClosedError, OutboundRefusedError
 from theatre.oracles.http_client import Connection, HttpClient, NoResponseError
 from theatre.oracles.key_origins import PROVIDERS_ONLY, KeyOrigins, headers_of
 from theatre.oracles.outbound_policy import (

@@ -30,11 +30,7 @@ from theatre.oracles.construct_files import BoundProgram, CurrentProgram
 from theatre.oracles.errors import AdapterClosedError, ConstructUnreachableError
 from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
-from theatre.oracles.limited_process import (
-    ProcessLimits,
-    construct_environment,
-    describe_exit,
-)
+from theatre.oracles.limited_process import ProcessLimits, construct_environment, describe_exit
 from theatre.oracles.wire_forms import CallFailure, version_mismatch, wait_within
 
 _MILLISECONDS = 1000

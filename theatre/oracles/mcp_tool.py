@@ -41,12 +41,7 @@ from theatre.oracles.guarded_client import GuardedTransport
 from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits, construct_environment
-from theatre.oracles.outbound_policy import (
-    Distance,
-    OutboundPolicy,
-    connect_once,
-    system_lookup,
-)
+from theatre.oracles.outbound_policy import Distance, OutboundPolicy, connect_once, system_lookup
 from theatre.oracles.plain_call import AnswerForm, PlainAdapter, PlainSettings, Said, fill
 from theatre.oracles.wire_forms import CallFailure, RequestHeaders
 

@@ -19,19 +19,10 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.clock import Clock
 from theatre.engine.errors import ParseError
 from theatre.engine.models import InvocationStatus
-from theatre.engine.oracle_contract import (
-    MAX_ANSWER_BYTES,
-    Isolation,
-    OracleInvocationRequest,
-)
+from theatre.engine.oracle_contract import MAX_ANSWER_BYTES, Isolation, OracleInvocationRequest
 from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.guarded_client import GuardedTransport
-from theatre.oracles.outbound_policy import (
-    Distance,
-    OutboundPolicy,
-    connect_once,
-    system_lookup,
-)
+from theatre.oracles.outbound_policy import Distance, OutboundPolicy, connect_once, system_lookup
 from theatre.oracles.plain_call import PlainAdapter, PlainSettings, Said, fill_text
 from theatre.oracles.wire_forms import CallFailure, RequestHeaders
 from theatre.providers.client import (

@@ -96,13 +96,7 @@ def _tool_adapter(
     version: str,
     times: Any,  # noqa: ANN401 - clock and monotonic
 ) -> ReachableAdapter:
-    from theatre.oracles.mcp_tool import (  # noqa: PLC0415 - the SDK of MCP
-        ProgramWay,
-        ServerWay,
-        ToolAdapter,
-        ToolSettings,
-        WebWay,
-    )
+    from theatre.oracles.mcp_tool import ProgramWay, ServerWay, ToolAdapter, ToolSettings, WebWay  # noqa: PLC0415 - the SDK of MCP
 
     settings = _settings(ToolSettings, endpoint)
     way: ServerWay

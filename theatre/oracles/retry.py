@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, cast
 from theatre.engine.canonical_json import JsonValue
 from theatre.engine.clock import Sleep
 from theatre.engine.models import InvocationStatus
-from theatre.engine.oracle_contract import (
-    Attempt,
-    Invoker,
-    OracleAdapter,
-    OracleInvocationRequest,
-)
+from theatre.engine.oracle_contract import Attempt, Invoker, OracleAdapter, OracleInvocationRequest
 from theatre.engine.templates import Budget
 from theatre.oracles.errors import BudgetSpentError, ConstructUnreachableError
 

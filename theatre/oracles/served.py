@@ -12,11 +12,7 @@ from dataclasses import dataclass, replace
 
 from theatre.engine.clock import Clock
 from theatre.engine.errors import TheatreError
-from theatre.engine.oracle_contract import (
-    Attempt,
-    OracleInvocationRequest,
-    clean_detail,
-)
+from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest, clean_detail
 from theatre.oracles.construct_files import BoundProgram
 from theatre.oracles.construct_registry import PORT, RegisteredConstruct, source_of
 from theatre.oracles.errors import (

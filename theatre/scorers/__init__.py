@@ -16,11 +16,7 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import TheatreError
 from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.scoring import TheatreScoringProvider
-from theatre.engine.templates import (
-    MarketTheatreTemplate,
-    ProductTheatreTemplate,
-    TemplateView,
-)
+from theatre.engine.templates import MarketTheatreTemplate, ProductTheatreTemplate, TemplateView
 
 
 class ScorerRegistrationError(TheatreError):

@@ -10,13 +10,7 @@ from typing import cast
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.provider import ABSENT, Absent, at_path
-from theatre.scorers.agreement import (
-    PATH,
-    UNMEASURABLE,
-    canonical_key,
-    exact_number,
-    params_schema,
-)
+from theatre.scorers.agreement import PATH, UNMEASURABLE, canonical_key, exact_number, params_schema
 from theatre.scorers.label_accuracy import CLASSES, all_parts, is_label, label_agrees
 
 DEFAULT_CONFIDENCE = "confidence"

@@ -18,14 +18,7 @@ from theatre.transparency.log import CHECKPOINT, TileStore
 from theatre.transparency.notes import Checkpoint, SignedCheckpoint, VerifierKey
 from theatre.transparency.record import LogRecord
 from theatre.transparency.statements import IssuerKey, SignedStatement
-from theatre.transparency.tiles import (
-    TILE_WIDTH,
-    Tree,
-    decode_bundle,
-    edge_paths,
-    grow,
-    tile_path,
-)
+from theatre.transparency.tiles import TILE_WIDTH, Tree, decode_bundle, edge_paths, grow, tile_path
 
 PARTIAL = ".p/"
 

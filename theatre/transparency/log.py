@@ -13,12 +13,7 @@ from typing import Final, Protocol
 
 from theatre.engine.errors import NotFoundError
 from theatre.engine.merkle import leaf_hash
-from theatre.transparency.errors import (
-    LogBehindError,
-    LogForkError,
-    MalformedError,
-    ProofError,
-)
+from theatre.transparency.errors import LogBehindError, LogForkError, MalformedError, ProofError
 from theatre.transparency.merkle import (
     LeafRange,
     consistency_path,

@@ -12,12 +12,7 @@ from typing import Final
 from theatre.engine.merkle import leaf_hash
 from theatre.transparency.errors import MalformedError
 from theatre.transparency.merkle import HASH_BYTES, verify_inclusion
-from theatre.transparency.notes import (
-    SignedCheckpoint,
-    decode_base64,
-    encode_base64,
-    parse_decimal,
-)
+from theatre.transparency.notes import SignedCheckpoint, decode_base64, encode_base64, parse_decimal
 from theatre.transparency.policy import Policy
 
 _HEADER: Final = "c2sp.org/tlog-proof@v1"

@@ -14,11 +14,7 @@ from typing import NotRequired, TypedDict, TypeGuard
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_json
 from theatre.engine.clock import Clock, format_rfc3339
 from theatre.engine.errors import ParseError
-from theatre.engine.oracle_contract import (
-    Attempt,
-    InvocationMetadata,
-    OracleInvocationRequest,
-)
+from theatre.engine.oracle_contract import Attempt, InvocationMetadata, OracleInvocationRequest
 from theatre.oracles.endpoints import ReachableAdapter
 from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.wire_forms import ENVELOPES, WireForm

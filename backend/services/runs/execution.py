@@ -29,11 +29,7 @@ from backend.services.resources import TheatreResources
 from backend.services.runs.lease import RunEnd, RunMonitor
 from backend.services.runs.paid_judge import open_paid_judge
 from backend.services.sealed_bundles import fetch_bundle, pack_bundle
-from backend.services.transparency.closing import (
-    close_certified,
-    close_uncertified,
-    log_commitment,
-)
+from backend.services.transparency.closing import close_certified, close_uncertified, log_commitment
 from backend.services.transparency.keys import require_counting
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, parse_object

@@ -20,12 +20,7 @@ from backend.repositories.theatre_runs import StoredTheatre, read_claim
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.clock import Sleep
 from theatre.engine.errors import RunStoppedError, StateConflictError
-from theatre.engine.oracle_contract import (
-    Attempt,
-    Invoker,
-    OracleAdapter,
-    OracleInvocationRequest,
-)
+from theatre.engine.oracle_contract import Attempt, Invoker, OracleAdapter, OracleInvocationRequest
 
 # What a run that a worker holds comes to, and how it stands on the way.
 

@@ -10,12 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.jobs.announcements import ChangeListener, ChangeSignal
 from backend.jobs.queue import queue_run
-from backend.repositories.theatre_runs import (
-    UNFINISHED,
-    StoredTheatre,
-    change_run,
-    lock_theatre,
-)
+from backend.repositories.theatre_runs import UNFINISHED, StoredTheatre, change_run, lock_theatre
 from backend.repositories.theatres import TheatreView, find_uploads
 from backend.repositories.transparency_log import is_queued
 from backend.services.resources import TheatreResources

@@ -23,12 +23,7 @@ from backend.repositories.transparency_log import (
     find_trust,
 )
 from theatre.engine.errors import NotFoundError
-from theatre.transparency.bundle_proofs import (
-    CERTIFICATE_PROOF,
-    COMMITMENT_PROOF,
-    STATEMENT,
-    TRUST,
-)
+from theatre.transparency.bundle_proofs import CERTIFICATE_PROOF, COMMITMENT_PROOF, STATEMENT, TRUST
 from theatre.transparency.log import prove_inclusion
 from theatre.transparency.proofs import LogProof
 from theatre.transparency.record import RunCounts, RunPlace

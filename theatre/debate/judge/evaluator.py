@@ -32,13 +32,7 @@ from theatre.engine.models import Judge, ScorerKind, ask_judge, judges_of, repla
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring.ratings import agreement
 from theatre.judging.messages import answered_by
-from theatre.judging.panel import (
-    SplitError,
-    panel_passes,
-    panel_schema,
-    settle,
-    split_of,
-)
+from theatre.judging.panel import SplitError, panel_passes, panel_schema, settle, split_of
 from theatre.judging.rubrics import Asking
 
 NAME = "judge/1"

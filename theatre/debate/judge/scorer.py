@@ -12,14 +12,7 @@ from typing import Final, cast
 
 from theatre.debate.blind import blind
 from theatre.debate.episodes.pairs import debate_at
-from theatre.debate.judge.questions import (
-    CREDIBILITY,
-    FOLLOWS,
-    RUBRICS,
-    TURN,
-    VALIDITY,
-    list_turns,
-)
+from theatre.debate.judge.questions import CREDIBILITY, FOLLOWS, RUBRICS, TURN, VALIDITY, list_turns
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, replay_judgement
 from theatre.judging.agreement import agreement_computation

@@ -31,12 +31,7 @@ from theatre.engine.bundle_check.report import (
     require_members,
     same_json,
 )
-from theatre.engine.canonical_json import (
-    MAX_SAFE_INTEGER,
-    JsonObject,
-    JsonValue,
-    canonical_line,
-)
+from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue, canonical_line
 from theatre.engine.models import (
     EPISODE_RESULT,
     FIRST,

@@ -6,11 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 from uuid import UUID
 
-from theatre.engine.bundle_check.arithmetic import (
-    is_isolation,
-    kinds_of,
-    recorded_answers,
-)
+from theatre.engine.bundle_check.arithmetic import is_isolation, kinds_of, recorded_answers
 from theatre.engine.bundle_check.evidence import Evidence, GroundTruth, Installed
 from theatre.engine.bundle_check.folder import (
     CERTIFICATE,
@@ -47,12 +43,7 @@ from theatre.engine.bundle_check.scorers import PinnedScorers
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.coin import Coin
 from theatre.engine.errors import CoinError, DatasetError, ParseError
-from theatre.engine.models import (
-    GroundTruthEpisode,
-    Scorer,
-    read_episodes,
-    read_gold_labels,
-)
+from theatre.engine.models import GroundTruthEpisode, Scorer, read_episodes, read_gold_labels
 from theatre.engine.schema_registry import SchemaRegistry
 
 TEMPLATE_SCHEMAS = {

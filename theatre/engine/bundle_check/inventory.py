@@ -8,13 +8,7 @@ from uuid import UUID, uuid5
 
 from theatre.engine.bundle_check.arithmetic import REQUIRED, UNSUMMED
 from theatre.engine.bundle_check.evidence import Evidence
-from theatre.engine.bundle_check.folder import (
-    CERTIFICATE,
-    MANIFEST,
-    SUMS,
-    BundleFolder,
-    Documents,
-)
+from theatre.engine.bundle_check.folder import CERTIFICATE, MANIFEST, SUMS, BundleFolder, Documents
 from theatre.engine.bundle_check.plan import GOLD_LABELS, REPLAY_DATASET
 from theatre.engine.bundle_check.report import (
     NOTHING,

@@ -13,11 +13,7 @@ from typing import Final
 
 from theatre.engine.bundle_check.arithmetic import Tally
 from theatre.engine.bundle_check.batches import Recorded
-from theatre.engine.bundle_check.commitment import (
-    misfit_params,
-    require_valid,
-    unavailable_scorers,
-)
+from theatre.engine.bundle_check.commitment import misfit_params, require_valid, unavailable_scorers
 from theatre.engine.bundle_check.evidence import GroundTruth, Installed
 from theatre.engine.bundle_check.plan import committed_plan
 from theatre.engine.bundle_check.records import RecordChecker

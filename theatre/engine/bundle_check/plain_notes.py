@@ -56,17 +56,10 @@ Verify = Callable[[bytes, bytes, bytes], bool]
 def verify_with_package(key: bytes, signature: bytes, message: bytes) -> bool:
     """Tell whether a key signed a message, by the package `cryptography`."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - it may be missing
-    from cryptography.hazmat.primitives.asymmetric.ec import (  # noqa: PLC0415
-        ECDSA,
-        EllipticCurvePublicKey,
-    )
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
-        Ed25519PublicKey,
-    )
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
     from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
-        load_der_public_key,
-    )
+    from cryptography.hazmat.primitives.serialization import load_der_public_key  # noqa: PLC0415
 
     public = load_der_public_key(key)
     try:

@@ -27,11 +27,7 @@ from theatre.engine.bundle_check.report import (
     same_json,
 )
 from theatre.engine.bundle_check.scorers import EpisodeAnswer, PinnedScorers
-from theatre.engine.canonical_json import (
-    JsonObject,
-    JsonValue,
-    canonical_sha256,
-)
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import (
     EPISODE_RESULT,

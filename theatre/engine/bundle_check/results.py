@@ -12,11 +12,7 @@ from math import floor
 from typing import cast
 
 from theatre.engine.bundle_check.batches import BatchIndex, CallFacts, RecordItem, stored_records
-from theatre.engine.bundle_check.commitment import (
-    check_ground_truth,
-    episodes,
-    pinned_scorers,
-)
+from theatre.engine.bundle_check.commitment import check_ground_truth, episodes, pinned_scorers
 from theatre.engine.bundle_check.evidence import Evidence, GroundTruth
 from theatre.engine.bundle_check.folder import AGGREGATE, PER_EPISODE, canonical_object
 from theatre.engine.bundle_check.human_scores import Panel, check_human_scores

@@ -14,11 +14,7 @@ from theatre.engine.clock import SteadyClock
 from theatre.engine.coin import Draws
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import JournalError, RunStoppedError
-from theatre.engine.models import (
-    GroundTruthEpisode,
-    Judge,
-    read_episodes,
-)
+from theatre.engine.models import GroundTruthEpisode, Judge, read_episodes
 from theatre.engine.replay.context import (
     EpisodePair,
     OpenDatasets,

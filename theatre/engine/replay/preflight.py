@@ -28,12 +28,7 @@ from theatre.engine.oracle_contract import (
 )
 from theatre.engine.replay.context import RunContext
 from theatre.engine.replay.workflow import PlannedComputation
-from theatre.engine.resolution import (
-    COMPUTATION,
-    INVOCATION,
-    RUBRIC,
-    ResolutionStateMachine,
-)
+from theatre.engine.resolution import COMPUTATION, INVOCATION, RUBRIC, ResolutionStateMachine
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import CommittedRating, TheatreScoringProvider
 from theatre.engine.templates import ProductTheatreTemplate

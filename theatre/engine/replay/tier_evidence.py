@@ -12,13 +12,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
-from theatre.engine.models import (
-    REPEATS,
-    SINGLE_CALL,
-    InvocationStatus,
-    ScorerKind,
-    judges_of,
-)
+from theatre.engine.models import REPEATS, SINGLE_CALL, InvocationStatus, ScorerKind, judges_of
 from theatre.engine.oracle_contract import DECLARED_ADAPTERS, Isolation
 from theatre.engine.replay.usage import UsageTally
 from theatre.engine.scoring import committed_ratings, exact

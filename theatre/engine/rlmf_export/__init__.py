@@ -3,11 +3,7 @@
 Source: docs/contract/template.md §6; docs/rlmf.md.
 """
 
-from theatre.engine.rlmf_export.export import (
-    RLMF_SCHEMA,
-    ExportSummary,
-    RlmfExport,
-)
+from theatre.engine.rlmf_export.export import RLMF_SCHEMA, ExportSummary, RlmfExport
 from theatre.engine.rlmf_export.records import measured_calibration
 from theatre.engine.rlmf_export.sealed_bundle import (
     SealedBundle,

@@ -4,10 +4,7 @@
 next to the code.
 """
 
-from theatre.engine.schema_registry.pattern_words import (
-    first_mistake,
-    model_message,
-)
+from theatre.engine.schema_registry.pattern_words import first_mistake, model_message
 from theatre.engine.schema_registry.registry import SchemaRegistry, resource_root
 from theatre.engine.schema_registry.violations import (
     Message,

@@ -16,23 +16,12 @@ from theatre.engine.scoring.baselines import (
     TrivialPlayers,
     baseline_findings,
 )
-from theatre.engine.scoring.calibration import (
-    Probability,
-    stated_probability,
-)
+from theatre.engine.scoring.calibration import Probability, stated_probability
 from theatre.engine.scoring.data_audit import AuditedEpisode, DataAudit, data_findings
 from theatre.engine.scoring.holdout import is_held_out
-from theatre.engine.scoring.provider import (
-    CriterionPlan,
-    EpisodeAnswer,
-    TheatreScoringProvider,
-)
+from theatre.engine.scoring.provider import CriterionPlan, EpisodeAnswer, TheatreScoringProvider
 from theatre.engine.scoring.ratings import CommittedRating, PanelScores, committed_ratings
-from theatre.engine.scoring.repeats import (
-    RepeatScores,
-    certified_repeats,
-    deciding_repeat,
-)
+from theatre.engine.scoring.repeats import RepeatScores, certified_repeats, deciding_repeat
 from theatre.engine.scoring.tallies import COMPOSITE
 
 __all__ = [

@@ -21,12 +21,7 @@ from typing import cast
 
 import numpy as np
 
-from theatre.engine.canonical_json import (
-    JsonObject,
-    JsonValue,
-    canonical_bytes,
-    parse_object,
-)
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.coin import Draws
 from theatre.engine.errors import TheatreError, UnplayableError
 from theatre.engine.models import (

@@ -13,22 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
-from theatre.engine.canonical_json import (
-    JsonObject,
-    canonical_line,
-    canonical_sha256,
-    parse_object,
-)
+from theatre.engine.canonical_json import JsonObject, canonical_line, canonical_sha256, parse_object
 from theatre.engine.errors import ParseError, QualificationError
 from theatre.engine.models import ScorerKind
 from theatre.engine.scoring.corrections import JudgeErrors, effective_tally
 from theatre.engine.scoring.provider import criteria_scorers
-from theatre.engine.scoring.qualification import (
-    MINIMUM,
-    counted_again,
-    read_rows,
-    units_of_side,
-)
+from theatre.engine.scoring.qualification import MINIMUM, counted_again, read_rows, units_of_side
 from theatre.engine.templates import NEWEST
 
 KNOWN_SETS: Final[Mapping[str, JsonObject]] = {

@@ -15,13 +15,7 @@ from fractions import Fraction
 from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import (
-    CriterionResult,
-    EpisodeOutcome,
-    InvocationStatus,
-    Scored,
-    Verdict,
-)
+from theatre.engine.models import CriterionResult, EpisodeOutcome, InvocationStatus, Scored, Verdict
 from theatre.engine.scoring.arithmetic import (
     NANO,
     Z,

@@ -18,12 +18,7 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import ScoringCase
 from theatre.engine.scoring.arithmetic import rounded_number
-from theatre.engine.scoring.corrections import (
-    FEWEST_ITEMS,
-    SIDES,
-    effective_tally,
-    judge_errors,
-)
+from theatre.engine.scoring.corrections import FEWEST_ITEMS, SIDES, effective_tally, judge_errors
 from theatre.engine.scoring.differences import Tally, share_of_pairs
 from theatre.engine.scoring.measure_policy import THRESHOLD
 from theatre.engine.scoring.run_controls import RATES, RECOGNISABLE, are_apart

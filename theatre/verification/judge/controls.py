@@ -16,12 +16,7 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import ScoringCase
 from theatre.engine.scoring.qualification import LabelledRow
 from theatre.verification.change_facts import find_code_names
-from theatre.verification.judge.planted import (
-    Lots,
-    PlantedClaim,
-    PlantedClaims,
-    is_sentence,
-)
+from theatre.verification.judge.planted import Lots, PlantedClaim, PlantedClaims, is_sentence
 from theatre.verification.labelled_claims import SHIPPED_SHA256, shipped_set
 
 MAX_PLANTED: Final = 6

@@ -12,12 +12,7 @@ from fractions import Fraction
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import (
-    Computation,
-    Scored,
-    ScorerKind,
-    ScoringCase,
-)
+from theatre.engine.models import Computation, Scored, ScorerKind, ScoringCase
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.scoring.arithmetic import NANO, rounded_number
 from theatre.engine.scoring.differences import mean_difference
