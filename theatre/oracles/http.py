@@ -32,11 +32,13 @@ from theatre.oracles.outbound_policy import (
     system_lookup,
 )
 from theatre.oracles.wire_forms import ENVELOPES, CallFailure, RequestHeaders, WireForm, wait_within
+from theatre.providers.client import retry_after
 
 if TYPE_CHECKING:
     from theatre.oracles.construct_registry import RemoteConstruct
 
 _OK = 200
+_POSTPONED = frozenset({429, 503})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -181,6 +183,9 @@ class HTTPOracleAdapter:
                 reason="http-status",
                 detail=f"expected status {_OK}, got {response.status}",
                 raw=body,
+                wait=retry_after(response.value("retry-after"))
+                if response.status in _POSTPONED
+                else None,
             )
         # An operator's credential in an answer would be published with the evidence.
         if body != received:

@@ -171,6 +171,7 @@ class ModelAdapter(PlainAdapter):
                 detail=self._words(reply),
                 status=InvocationStatus.TIMEOUT if is_late else InvocationStatus.ERROR,
                 raw=None if reply.status is None else (reply.body or "").encode(),
+                wait=reply.wait,
             )
         text = reply.body or ""
         said = read_message(self._kind, text)

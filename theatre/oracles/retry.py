@@ -11,6 +11,7 @@ from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import Attempt, Invoker, OracleAdapter, OracleInvocationRequest
 from theatre.engine.templates import Budget
 from theatre.oracles.errors import BudgetSpentError, ConstructUnreachableError
+from theatre.oracles.wire_forms import Postponed
 
 if TYPE_CHECKING:
     # Only a type: what finds constructs is a good deal more than what asks one again.
@@ -26,11 +27,11 @@ _FINAL = frozenset({"version-mismatch", "output-spec", "answer-not-found"})
 def make_retrying_invoker(sleep: Sleep) -> Invoker:
     """Return the invoker that obeys the policy committed in a request, and waits with `sleep`.
 
-    Timeouts and errors are tried again, after `backoff_seconds`, then twice that, and so on;
-    successes and refusals are final, and so is a `version-mismatch`: the same program would
-    report the same version. So is an answer that does not fit its `output_spec`, or in which its
-    `answer` finds nothing: a shape that only right answers have would let a construct guess until
-    it is right.
+    Timeouts and errors are tried again, after `backoff_seconds`, then twice that, and so on, or
+    later where a `Retry-After` says so, by `timeout_seconds` at most; successes and refusals are
+    final, and so is a `version-mismatch`: the same program would report the same version. So is an
+    answer that does not fit its `output_spec`, or in which its `answer` finds nothing: a shape that
+    only right answers have would let a construct guess until it is right.
     """
 
     async def invoke(
@@ -43,7 +44,11 @@ def make_retrying_invoker(sleep: Sleep) -> Invoker:
             if latest.response.status not in _RETRIED or latest.reason in _FINAL:
                 break
             # Doubling: a service under load needs more time at each attempt.
-            await sleep(policy.backoff_seconds * 2 ** (len(attempts) - 1))
+            wait = policy.backoff_seconds * 2 ** (len(attempts) - 1)
+            if isinstance(latest, Postponed):
+                # No longer than its answer may take: a construct must not hold a run up.
+                wait = max(wait, min(latest.wait, request.metadata.timeout_seconds))
+            await sleep(wait)
             attempts.append(await adapter.invoke(request))
         return tuple(attempts)
 

@@ -36,10 +36,24 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Postponed(Attempt):
+    """An attempt that was put off: the other side wants the next one in `wait` seconds."""
+
+    wait: float
+
+    def as_document(self) -> JsonObject:
+        """Return what the evidence keeps: that of any attempt."""
+        document = Attempt.as_document(self)
+        del document["wait"]
+        return document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallFailure:
     """Why there is no answer, with a stable `reason`; the version stands in for a reported one.
 
     `usage` is what a provider counted all the same: an answer that does not count is paid, too.
+    `wait` is in how many seconds the other side wants to be asked again, where it says so.
     """
 
     reason: str
@@ -48,6 +62,7 @@ class CallFailure:
     raw: bytes | None = None
     reported_version: str | None = None
     usage: Mapping[str, int] | None = None
+    wait: float | None = None
 
     def as_attempt(
         self, request: OracleInvocationRequest, *, latency_ms: int, responded_at: datetime
@@ -63,9 +78,11 @@ class CallFailure:
             raw=self.raw,
         )
         response = replace(attempt.response, construct_version=self.reported_version)
-        return replace(
-            attempt, response=response, usage=None if self.usage is None else dict(self.usage)
-        )
+        usage = None if self.usage is None else dict(self.usage)
+        if self.wait is None:
+            return replace(attempt, response=response, usage=usage)
+        raw, reason = attempt.raw, self.reason
+        return Postponed(response=response, reason=reason, raw=raw, usage=usage, wait=self.wait)
 
 
 async def wait_within(exchange: Awaitable[_T], *, seconds: float) -> _T | CallFailure:

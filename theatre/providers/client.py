@@ -142,7 +142,7 @@ class ProviderClient:
             status=status,
             reason=_REASONS.get(status, other),
             body=self._hide(response.content.decode("utf-8", "replace")),
-            wait=_seconds(response.headers.get("retry-after")),
+            wait=retry_after(response.headers.get("retry-after")),
         )
 
     def _is_unconnected(self, error: Exception) -> bool:
@@ -206,7 +206,7 @@ async def open_provider(
         yield ProviderClient(sdk, kind, max_bytes=max_bytes, hide=hide or without_key)
 
 
-def _seconds(text: str | None) -> float | None:
+def retry_after(text: str | None) -> float | None:
     """Return a `Retry-After` in seconds; None for none, and for a date."""
     if text is None or not text.isascii() or not text.replace(".", "", 1).isdigit():
         return None

@@ -1,6 +1,7 @@
 """The HTTP adapter and what constructs answer: envelopes, nonsense, too much, nothing."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -165,6 +166,42 @@ def test_no_bytes_make_the_adapter_raise(sent: bytes, request_for: RequestFor) -
         (attempt,) = ask(server, request_for())
     assert attempt.response.status is InvocationStatus.ERROR
     assert attempt.reason is not None
+
+
+@pytest.mark.parametrize(
+    ("status", "asked", "waited"),
+    [
+        ("429 Too Many Requests", "7", [7, 7]),
+        ("503 Service Unavailable", "1.5", [1.5, 2]),
+        # A construct that wants it cannot hold a run up.
+        ("503 Service Unavailable", "9" * 400, [60, 60]),
+        ("503 Service Unavailable", "-3", [1, 2]),
+        ("503 Service Unavailable", "soon", [1, 2]),
+        ("500 Oops", "7", [1, 2]),
+    ],
+)
+def test_a_retry_waits_as_long_as_the_answer_asks(
+    status: str, asked: str, waited: list[float], request_for: RequestFor
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def session(url: str) -> tuple[Attempt, ...]:
+        policy = RetryPolicy(max_retries=2, backoff_seconds=1)
+        async with contextlib.aclosing(adapter_of(url)) as adapter:
+            return await make_retrying_invoker(sleep)(adapter, request_for(retry_policy=policy))
+
+    async def respond(_: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(response(b"", status=status, headers=f"Retry-After: {asked}\r\n"))
+
+    with serving(respond) as one:
+        attempts = asyncio.run(session(one.url))
+    assert waits == waited
+    assert {frozenset(attempt.as_document()) for attempt in attempts} == {
+        frozenset({"response", "reason", "raw", "stderr"})
+    }
 
 
 # One of each status and reason: they decide what is tried again.

@@ -34,7 +34,7 @@ from theatre.oracles.models import read_message
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.plain_adapters import Surroundings, make_plain_adapter
 from theatre.oracles.plain_call import AnswerForm, PromptError, fill, fill_text
-from theatre.oracles.wire_forms import CallFailure
+from theatre.oracles.wire_forms import CallFailure, Postponed
 from theatre.providers.client import ProviderKind, open_provider
 
 RequestFor = Callable[..., OracleInvocationRequest]
@@ -170,6 +170,16 @@ def test_whatever_a_provider_does_is_an_attempt_without_the_key(
         assert len(one.received) == 1
     assert (attempt.response.status.value, attempt.reason) == (status, reason)
     assert KEY not in json.dumps(attempt.as_document())
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Overloaded", "529 Overloaded"])
+def test_a_provider_says_when_to_ask_again(kind: str, status: str, request_for: RequestFor) -> None:
+    with serving(answering({}, status, headers="Retry-After: 7\r\n")) as one:
+        attempt = asked(kind, f"http://127.0.0.1:{one.port}/v1", MODEL, request_for)
+    assert isinstance(attempt, Postponed)
+    assert attempt.wait == 7
+    assert attempt.as_document().keys() == {"response", "reason", "raw", "stderr"}
 
 
 CALLS: JsonValue = [{"type": "tool_use", "name": "double"}]
