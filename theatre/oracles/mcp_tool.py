@@ -224,7 +224,13 @@ class WebWay:
             follow_redirects=False,
             trust_env=False,
         )
-        async with client, streamable_http_client(str(self._url), http_client=client) as streams:
+        opened = streamable_http_client(
+            # An answer stands there as text, and once more as what is structured.
+            str(self._url),
+            http_client=client,
+            max_sse_event_size=_MAX_STREAM_BYTES,
+        )
+        async with client, opened as streams:
             yield streams
 
     async def probe(self, _: Sequence[Path]) -> Isolation:
@@ -392,7 +398,8 @@ class ToolAdapter(PlainAdapter):
         text = self._way.hide("\n".join(one.text for one in blocks))
         structured: Any = result.structured_content
         if len(text) > MAX_ANSWER_BYTES:
-            return CallFailure(reason="too-large", detail=f"expected {MAX_ANSWER_BYTES} bytes")
+            detail = f"expected at most {MAX_ANSWER_BYTES} bytes, got more"
+            return CallFailure(reason="too-large", detail=detail)
         if result.is_error:
             return CallFailure(reason="tool-error", detail=text or "no reason given")
         stderr = self._way.complaints()

@@ -169,6 +169,11 @@ def double(number: int) -> dict[str, int]:
     return {"result": 2 * number}
 
 @server.tool()
+def speak(number: int) -> str:
+    """Return as many letters."""
+    return "x" * number
+
+@server.tool()
 def fail(number: int) -> str:
     """Fail."""
     raise ValueError("no such number")

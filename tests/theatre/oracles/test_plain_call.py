@@ -312,17 +312,34 @@ def test_a_session_that_ended_is_opened_anew(request_for: RequestFor) -> None:
             await asyncio.to_thread(second.close)
         return [attempt.reason for attempt in attempts]
 
-    def tool_adapter(url: str, digest: str) -> ToolAdapter:
-        settings: JsonObject = {"tool": "double", "tool_sha256": digest}
-        endpoint = Endpoint(
-            construct_id="doubler", adapter_type="mcp", place=url, settings=settings
-        )
-        construct = RemoteConstruct(construct_id="doubler", url=url)
-        adapter = make_plain_adapter(endpoint, construct, AROUND)
-        assert isinstance(adapter, ToolAdapter)
-        return adapter
-
     assert asyncio.run(session()) == [None, "unreachable", None]
+
+
+def tool_adapter(url: str, digest: str, tool: str = "double") -> ToolAdapter:
+    settings: JsonObject = {"tool": tool, "tool_sha256": digest}
+    endpoint = Endpoint(construct_id="doubler", adapter_type="mcp", place=url, settings=settings)
+    construct = RemoteConstruct(construct_id="doubler", url=url)
+    adapter = make_plain_adapter(endpoint, construct, AROUND)
+    assert isinstance(adapter, ToolAdapter)
+    return adapter
+
+
+def test_a_tool_behind_http_may_answer_as_much_as_any_construct(request_for: RequestFor) -> None:
+    """It comes twice, as text and as what is structured: with one event of more than the limit."""
+
+    async def session(url: str) -> list[str | None]:
+        listed = await tool_adapter(url, "0" * 64).tools()
+        async with contextlib.aclosing(tool_adapter(url, listed["speak"], "speak")) as adapter:
+            version = adapter.computed_version
+            return [
+                (
+                    await adapter.invoke(request_for(input_data={"number": n}, version=version))
+                ).reason
+                for n in (1_000_000, 1_100_000)
+            ]
+
+    with tool_server() as url:
+        assert asyncio.run(session(url)) == [None, "too-large"]
 
 
 RAW_TOOL = """
