@@ -31,8 +31,11 @@ from tests.theatre.thinned import thinned
 from tests.theatre.trail_edits import with_results
 from theatre.axion.harness.pair_runner import REVISITS, RUNNER, STEPS, is_caught
 from theatre.cli.adversaries.rehearsal import Leak, generic_adversaries, write_adversary
+from theatre.engine.bundle_check.arithmetic import criteria_of_others
 from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
+from theatre.engine.replay.tier_evidence import scorer_findings
+from theatre.engine.templates import product_template
 from theatre.oracles.construct_registry import (
     ConstructRegistry,
     construct_version,
@@ -197,3 +200,26 @@ def test_a_separation_that_was_improved_in_the_aggregate_does_not_either(
     forged = with_results(changed(load(small.bundle), "scores/aggregate.json", improved))
     bundle = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle")
     assert failed(bundle) == {"aggregate", "resolution"}
+
+
+@pytest.mark.parametrize("at", ["", "axion.honest:"])
+@pytest.mark.parametrize(
+    ("place", "side"), [("axion.honest", "pseudo"), ("axion.pseudo", "honest")]
+)
+def test_what_came_of_the_other_of_the_two_is_said_to_be_his(
+    at: str, place: str, side: str
+) -> None:
+    """The adversary `borrowed-honesty`: `{}` to every question, and the other passes."""
+    changes: JsonObject = {
+        "/product_theatre_config/construct_under_test": place,
+        "/scoring/criteria_scorers/honest_passes/params/field": f"{at}{side}.passed.all",
+    }
+    template = with_changes(template_of("pair"), changes)
+    code = "answered-by-another:honest_passes"
+    assert scorer_findings(template, product_template(template)) == (code,)
+    assert criteria_of_others(template) == {"honest_passes"}
+
+
+def test_of_the_shipped_pair_nothing_is_said_to_be_the_others(whole: Finished) -> None:
+    certificate: Any = whole.document("certificate.json")
+    assert not [one for one in certificate["findings"] if one.startswith("answered")]

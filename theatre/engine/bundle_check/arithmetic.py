@@ -73,6 +73,8 @@ SCORER_KINDS: Final = {
 """What the scores of each shipped scorer rest on, in any version (docs/scorers.md, "Kinds")."""
 RUNNERS: Final = {"single_call", "axion", "axion_pair", "debate"}
 """The episode runners that a release ships: what scorers see of an episode, they make."""
+SIDES: Final = {"axion_pair": ("honest", "pseudo")}
+"""Runner of several constructs → the member of its result that is about each, in their order."""
 FORM_SCORERS: Final = {"freshness_decay", "json_schema", "record_completeness", "timestamp_order"}
 """Exact ones that hold an answer to an expectation only where `params` name one, or never."""
 
@@ -241,7 +243,10 @@ class Plan:
 
 
 def criteria_of_others(template: Document) -> set[str]:
-    """Return the criteria of a chain whose answer another construct gives than that under test."""
+    """Return the criteria of a chain that are about another construct than that under test.
+
+    Of interactive episodes about what came of that other one; about both, they are about this one.
+    """
     config = template.get("product_theatre_config") or {"construct_under_test": None}
     under_test, steps = config["construct_under_test"], template.get("resolution_programme") or []
     chain = config.get("construct_chain") or [
@@ -249,18 +254,23 @@ def criteria_of_others(template: Document) -> set[str]:
         for one in steps
         if one["type"] == "construct_invocation"
     ]
-    if len(chain) < 2 or config.get("episode_runner", "single_call") != "single_call":  # noqa: PLR2004 - a chain
+    if len(chain) < 2:  # noqa: PLR2004 - a chain
         return set()
+    runner = config.get("episode_runner", "single_call")
     scorers = (template.get("scoring") or {}).get("criteria_scorers") or {}
     fields = {
         name: str((scorers.get(name, {}).get("params") or {}).get("field", ""))
         for name in template["criteria"]["criteria_ids"]
     }
-    answering = {
-        name: field.partition(":")[0] if ":" in field else chain[-1]
-        for name, field in fields.items()
-    }
-    return {name for name, one in answering.items() if one != under_test}
+    sides = dict(zip(SIDES.get(runner, ()), chain, strict=False))
+
+    def answering(field: str) -> object:
+        named, colon, path = field.partition(":")
+        if runner == "single_call":
+            return named if colon else chain[-1]
+        return sides.get((path or field).partition(".")[0], under_test)
+
+    return {name for name, field in fields.items() if answering(field) != under_test}
 
 
 def kinds_of(scorers: Iterable[str], stated: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, cast
 
-from theatre.engine.bundle_check.arithmetic import FORM_SCORERS, RUNNERS, SCORER_KINDS
+from theatre.engine.bundle_check.arithmetic import FORM_SCORERS, RUNNERS, SCORER_KINDS, SIDES
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
@@ -284,13 +284,18 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
 
 
 def _answering(template: ProductTheatreTemplate, criterion: str) -> str:
-    """Return whose answer decides a criterion; of interactive episodes, the one under test."""
+    """Return whose answer decides a criterion; about all of an episode, the one under test."""
     config = template.product_theatre_config
-    if config.episode_runner != SINGLE_CALL:
-        return config.construct_under_test
     choice = template.scoring.criteria_scorers.get(criterion)
-    named, colon, _ = str(choice.params.get("field", "") if choice else "").partition(":")
-    return named if colon else template.hops[-1].construct_id
+    field = str(choice.params.get("field", "") if choice else "")
+    named, colon, path = field.partition(":")
+    if config.episode_runner == SINGLE_CALL:
+        return named if colon else template.hops[-1].construct_id
+    # What is played stands under the first construct's id, whoever it is about.
+    side = (path or field).partition(".")[0]
+    names = (hop.construct_id for hop in template.hops)
+    sides = dict(zip(SIDES.get(config.episode_runner, ()), names, strict=False))
+    return sides.get(side, config.construct_under_test)
 
 
 def _by_machine(
