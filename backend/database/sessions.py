@@ -13,7 +13,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from backend.errors import DatabaseRoleError
+from backend.errors import DatabaseRoleError, MigrationError
 
 OWNER = "echelon_owner"
 """Owns the tables; only migrations work as this role."""
@@ -76,7 +76,21 @@ def operator_engine(address: str) -> AsyncEngine:
 
 def owner_engine(address: str) -> Engine:
     """Return an engine without a pool for migrations, working as the role that logs in."""
-    return create_engine(_url(address, "psycopg"), poolclass=NullPool)
+    engine = create_engine(_url(address, "psycopg"), poolclass=NullPool)
+    event.listen(engine, "do_connect", _connect_in_utf8)
+    return engine
+
+
+def _connect_in_utf8(dialect: Dialect, _record: object, given: Any, named: Any) -> DBAPIConnection:  # noqa: ANN401 - as SQLAlchemy has them
+    """Connect; MigrationError for a database in another encoding: not every name fits into it."""
+    connection: Any = dialect.connect(*given, **named)
+    seen = connection.info.parameter_status("server_encoding")
+    if seen != "UTF8":
+        connection.close()
+        raise MigrationError(
+            f"expected a database in UTF8, got one in {seen}: create it with ENCODING 'UTF8'"
+        )
+    return connection  # type: ignore[no-any-return]
 
 
 async def listening_connection(address: str) -> psycopg.AsyncConnection:

@@ -8,11 +8,12 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
+from backend.database.embedded import EmbeddedServer
 from backend.database.migrations import head_revision, open_database
 from backend.database.sessions import APPLICATION
 from backend.errors import MigrationError
 from backend.settings import Settings
-from tests.backend.databases import Database
+from tests.backend.databases import Database, made
 from tests.backend.embedded_home import EmbeddedHome
 from tests.theatre.echelon_process import until
 
@@ -71,6 +72,19 @@ def test_an_operators_database_is_migrated_by_its_owner(empty_database: Database
     with open_database(operators(empty_database, migrate=True)) as address:
         assert address == empty_database.application
         assert who_and_where(address) == (APPLICATION, head_revision())
+
+
+@pytest.mark.parametrize("migrate", [True, False])
+def test_a_database_in_another_encoding_is_refused_in_one_sentence(
+    database_server: EmbeddedServer, *, migrate: bool
+) -> None:
+    form = "template0 ENCODING 'SQL_ASCII' LOCALE_PROVIDER libc LOCALE 'C'"
+    with (
+        made(database_server, "in_ascii", template=form) as database,
+        pytest.raises(MigrationError, match=r"in UTF8, got one in SQL_ASCII: create it with"),
+        open_database(operators(database, migrate=migrate)),
+    ):
+        pass
 
 
 def test_a_migrated_database_needs_no_owner(database: Database) -> None:
