@@ -55,7 +55,8 @@ class Settings(BaseSettings):
     )
     database_url: SecretStr | None = Field(
         default=None,
-        description="`postgresql://user:password@host/database`; without it, the embedded database",
+        description="`postgresql://user:password@host/database`, in UTF8; without it, the embedded "
+        "database",
     )
     migration_url: SecretStr | None = Field(
         default=None,
