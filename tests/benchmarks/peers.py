@@ -15,7 +15,7 @@ a model's do.
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import importlib
 import os
 import statistics
@@ -32,6 +32,13 @@ OWN = CHECKOUT / ".venv" / "bin" / "python"
 TASK = "fixtures/harness/http_task.py"
 CONCURRENCY = 16
 WAIT_SECONDS = 0.075
+DRAFT = """\
+construct: {{adapter: http, id: trivial, endpoint: "{url}", version: {version}}}
+data: truth.jsonl
+answer: answer
+measure: exact_match
+template: {{execution_policy: {{max_concurrency: {concurrency}}}}}
+"""
 
 
 class Taken(NamedTuple):
@@ -67,14 +74,21 @@ def measure(words: list[str], environment: Mapping[str, str]) -> Taken:
 
 
 def run_here(url: str, episodes: int) -> None:
-    """Run so many episodes to a sealed bundle."""
-    # Here, not above: inspect_ai's process would pay for the engine, and hide what the hook loads.
-    from tests.benchmarks.trivial_theatre import Mode, commit, run
+    """Run so many episodes as `echelon run` does: pinned, logged, signed, checked and reported."""
+    # Here, not above: inspect_ai's process would pay for it, and hide what the hook loads.
+    from theatre.cli import main
 
-    mode = Mode(name="peers", concurrency=CONCURRENCY, sanitises=False)
-    with tempfile.TemporaryDirectory() as folder:
-        store, theatre_id = commit(Path(folder) / "home", episodes, mode)
-        asyncio.run(run(store, theatre_id, url))
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        draft = DRAFT.format(url=url, version="c0ffee" * 10 + "beef", concurrency=CONCURRENCY)
+        Path("echelon.yaml").write_text(draft, encoding="utf-8")
+        with Path("truth.jsonl").open("w", encoding="utf-8") as lines:
+            for seq in range(episodes):
+                asked = f'"input_data":{{"question":"Is it?","seq":{seq}}}'
+                lines.write(
+                    f'{{"episode_id":"e-{seq}","expected_output":{{"answer":"yes"}},{asked}}}\n'
+                )
+        sys.argv = ["echelon", "run"]
+        main()
 
 
 def run_inspect(url: str, episodes: int) -> None:
@@ -101,6 +115,7 @@ def one_round(url: str, folder: Path, episodes: int) -> dict[str, Taken]:
         "INSPECT_LOG_DIR": f"{folder}/logs",
         "ECHELON_HOME": f"{folder}/home",
         "ECHELON_TRUST_HOME": f"{folder}/trust",
+        "ECHELON_OUTBOUND_ALLOW": "127.0.0.1",
         # An installed package has its bytecode: neither side pays for compiling in each process.
         "PYTHONDONTWRITEBYTECODE": "",
         "PYTHONPYCACHEPREFIX": f"{folder.parent}/bytecode",
