@@ -16,7 +16,12 @@ from backend.api.http.bodies import (
     require_media_type,
     strict_object,
 )
-from backend.api.http.conditional import WantedVersions, answer_not_modified, repr_digest
+from backend.api.http.conditional import (
+    WantedVersions,
+    answer_not_modified,
+    repr_digest,
+    version_etag,
+)
 from backend.api.http.idempotency import Reading, Transaction
 from backend.api.http.openapi import (
     DEBATE_LOCATION,
@@ -52,11 +57,6 @@ def debate_document(view: DebateRunView) -> DebateDocument:
     return DebateDocument.model_validate(
         {name: value for name, value in view._asdict().items() if name != "version"}
     )
-
-
-def etag_of(view: DebateRunView) -> str:
-    """Return the entity tag of a run: every change of its row is another one."""
-    return f'"v{view.version}"'
 
 
 def evaluation_document(one: StoredEvaluation) -> EvaluationDocument:
@@ -116,7 +116,7 @@ async def submit_debate(
         user_id=user.user_id,
         clock=get_service(request).clock,
     )
-    headers = {"Location": f"/api/v1/debates/{view.id}", "ETag": etag_of(view)}
+    headers = {"Location": f"/api/v1/debates/{view.id}", "ETag": version_etag(view.version)}
     shown = debate_document(view).model_dump(mode="json")
     return JSONResponse(shown, 201 if is_new else 200, headers=headers)
 
@@ -157,7 +157,7 @@ async def get_debate(
 ) -> Response:
     """Return a run of yours, and the hashes of what it is now."""
     view = await debates.read_run(reading, str(debate_run_id), user_id=user.user_id)
-    etag = etag_of(view)
+    etag = version_etag(view.version)
     return answer_not_modified(request, etag) or JSONResponse(
         debate_document(view).model_dump(mode="json"), headers={"ETag": etag}
     )

@@ -10,13 +10,12 @@ from starlette.responses import JSONResponse, Response
 
 from backend.api.event_routes import DeferredResponse, seconds_to_wait
 from backend.api.http.access_policy import CurrentUser, for_owner, resource_router
-from backend.api.http.conditional import WantedVersions
+from backend.api.http.conditional import WantedVersions, version_etag
 from backend.api.http.idempotency import Transaction
 from backend.api.http.openapi import ETAG, LOCATION, PREFER, describe_headers, describe_links
 from backend.api.http.service import Admission, Service, get_service
 from backend.api.theatre_routes import (
     describe_optional_body,
-    etag_of,
     optional_json_body,
     theatre_document,
 )
@@ -151,7 +150,7 @@ async def settle_theatre(
 def _accept_run(request: Request, service: Service, view: TheatreView, *, user_id: str) -> Response:
     seconds = seconds_to_wait(request)
     shown = _shown(service, view)
-    headers = {"Location": f"/api/v1/theatres/{view.id}", "ETag": etag_of(view)}
+    headers = {"Location": f"/api/v1/theatres/{view.id}", "ETag": version_etag(view.version)}
     if view.outcome is not None:
         return JSONResponse(shown, headers=headers)
     if not seconds:
@@ -167,7 +166,7 @@ def _accept_run(request: Request, service: Service, view: TheatreView, *, user_i
             stopping=service.stopping,
         )
         is_over = now.run_status not in UNFINISHED
-        applied = {"ETag": etag_of(now), "Preference-Applied": f"wait={seconds}"}
+        applied = {"ETag": version_etag(now.version), "Preference-Applied": f"wait={seconds}"}
         return JSONResponse(_shown(service, now), 200 if is_over else _ACCEPTED, headers=applied)
 
     held = DeferredResponse(shown, later)

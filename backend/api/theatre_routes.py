@@ -27,7 +27,12 @@ from backend.api.http.bodies import (
     require_media_type,
     strict_object,
 )
-from backend.api.http.conditional import WantedVersions, answer_not_modified, immutable_response
+from backend.api.http.conditional import (
+    WantedVersions,
+    answer_not_modified,
+    immutable_response,
+    version_etag,
+)
 from backend.api.http.idempotency import Reading, Transaction
 from backend.api.http.openapi import (
     BARE,
@@ -174,11 +179,6 @@ def theatre_document(view: TheatreView, *, now: datetime) -> TheatreDocument:
     )
 
 
-def etag_of(view: TheatreView) -> str:
-    """Return the entity tag of a theatre: every change of its row is another one."""
-    return f'"v{view.version}"'
-
-
 def _run(view: TheatreView, now: datetime) -> RunDocument | None:
     if view.run_status is None:
         return None
@@ -246,7 +246,7 @@ async def create_theatre(
     )
     made = theatre_document(view, now=service.clock()).model_dump()
     shown = CreatedTheatre(**made, warnings=_warnings(template)).model_dump(mode="json")
-    location = {"Location": f"/api/v1/theatres/{view.id}", "ETag": etag_of(view)}
+    location = {"Location": f"/api/v1/theatres/{view.id}", "ETag": version_etag(view.version)}
     return JSONResponse(shown, 201, headers=location)
 
 
@@ -287,7 +287,7 @@ async def get_theatre(
 ) -> Response:
     """Return a theatre of yours: its template, how far it is, and why it has no certificate."""
     view = await theatres.read_theatre(reading, str(theatre_id), user_id=user.user_id)
-    etag = etag_of(view)
+    etag = version_etag(view.version)
     same = answer_not_modified(request, etag)
     if same is not None:
         return same

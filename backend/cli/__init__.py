@@ -13,4 +13,4 @@ COMMANDS = {
     "serve": ("backend.cli.serve_command:serve", "Serve the HTTP interface."),
     "worker": ("backend.cli.serve_command:worker", "Run theatres that the service has queued."),
 }
-"""Command → where it lives, and the line that `echelon --help` shows (`theatre.cli.lazy_group`)."""
+"""Command → where it lives, and the line that `echelon --help` shows (`theatre.cli`)."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
 from typing import TypeVar
 from uuid import UUID
 
@@ -14,7 +13,7 @@ from pydantic import SecretStr, ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.auth.credentials import Passwords
-from backend.cli.database_work import require_user_id, run_as_operator
+from backend.cli.database_work import require_user_id, row_document, run_as_operator
 from backend.database.models.judging import UNITS
 from backend.repositories import users
 from backend.repositories.judge_ledger import UserBudget, read_budgets, set_budget
@@ -26,7 +25,6 @@ from backend.services.accounts import MAX_DAYS, NewInvite, create_invite, insert
 from backend.services.budgets import budget_documents
 from theatre.cli.exits import echo, is_terminal, json_option, print_document
 from theatre.cli.tables import print_table
-from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import model_message
@@ -79,7 +77,7 @@ def list_users(*, as_json: bool) -> None:
     """List all users, the oldest first."""
     found = run_as_operator(users.list_users)
     if as_json:
-        print_document({"users": [_user_document(one) for one in found]})
+        print_document({"users": [row_document(one) for one in found]})
         return
     rows = [
         (one.username, one.email, "operator" if one.is_operator else "user", _user_status(one))
@@ -169,21 +167,6 @@ def _user_status(one: ListedUser) -> str:
     return f"disabled {format_rfc3339(one.disabled_at)}" if one.disabled_at else "enabled"
 
 
-def _user_document(one: ListedUser) -> JsonObject:
-    return {
-        "id": one.id,
-        "username": one.username,
-        "email": one.email,
-        "is_operator": one.is_operator,
-        "created_at": format_rfc3339(one.created_at),
-        "disabled_at": _moment(one.disabled_at),
-    }
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else format_rfc3339(moment)
-
-
 # `echelon admin invite …`: for `ECHELON_REGISTRATION=invite`.
 
 
@@ -206,7 +189,7 @@ def create_(note: str, days: int, *, as_json: bool) -> None:
 
     new = run_as_operator(made)
     if as_json:
-        print_document({"code": new.code, **_invite_document(new.stored)})
+        print_document({"code": new.code, **row_document(new.stored)})
         return
     echo(new.code)
     echo(f"until {format_rfc3339(new.stored.expires_at)}; it is not shown again", err=True)
@@ -218,7 +201,7 @@ def list_invites(*, as_json: bool) -> None:
     """List all invites, the newest first, also those that are good no more."""
     found = run_as_operator(users.list_invites)
     if as_json:
-        print_document({"invites": [_invite_document(one) for one in found]})
+        print_document({"invites": [row_document(one) for one in found]})
         return
     print_table(
         ("id", "note", "standing"), [(one.id, one.note, _invite_status(one)) for one in found]
@@ -248,18 +231,6 @@ def _invite_status(one: StoredInvite) -> str:
         return f"revoked {format_rfc3339(one.revoked_at)}"
     word = "until" if one.expires_at > now() else "expired"
     return f"{word} {format_rfc3339(one.expires_at)}"
-
-
-def _invite_document(one: StoredInvite) -> JsonObject:
-    return {
-        "id": one.id,
-        "note": one.note,
-        "created_at": format_rfc3339(one.created_at),
-        "expires_at": format_rfc3339(one.expires_at),
-        "revoked_at": _moment(one.revoked_at),
-        "used_at": _moment(one.used_at),
-        "used_by": one.used_by,
-    }
 
 
 # `echelon admin budget …`: what users' runs may spend on the operator's judges.

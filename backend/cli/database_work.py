@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from datetime import datetime
+from typing import NamedTuple, TypeVar
 
 import click
 from sqlalchemy.exc import OperationalError
@@ -19,6 +20,8 @@ from backend.errors import BackendError, SettingsError
 from backend.repositories.users import find_user_by_name
 from backend.settings import Settings
 from theatre.cli.exits import CommandEndedError, ExitCode, echo
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.clock import format_rfc3339
 
 # How commands of the service end after an error.
 
@@ -111,3 +114,11 @@ async def _run_work(engine: AsyncEngine, work: Callable[[AsyncConnection], Await
             return await work(connection)
     finally:
         await engine.dispose()
+
+
+def row_document(row: NamedTuple) -> JsonObject:
+    """Return a stored row as a document, its moments as RFC 3339."""
+    members = row._asdict().items()
+    return {
+        name: format_rfc3339(one) if isinstance(one, datetime) else one for name, one in members
+    }

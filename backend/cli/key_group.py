@@ -13,7 +13,12 @@ import click
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.auth.credentials import Scope
-from backend.cli.database_work import require_user_id, run_at_database, run_in_database
+from backend.cli.database_work import (
+    require_user_id,
+    row_document,
+    run_at_database,
+    run_in_database,
+)
 from backend.database.sessions import application_engine
 from backend.jobs.announcements import ChangeListener
 from backend.repositories.users import StoredKey, find_keys
@@ -23,7 +28,6 @@ from backend.services.transparency.keys import LogKeys, log_revocation, publish_
 from backend.services.transparency.writer import writing_log
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.tables import print_table
-from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.files.trust_home import TrustHome
@@ -63,7 +67,7 @@ def create(username: str, name: str, scopes: tuple[str, ...], days: int, *, as_j
     new = run_in_database(made)
     if as_json:
         shown = ("id", "name", "scopes", "expires_at")
-        document = _document(new.stored)
+        document = row_document(new.stored)
         print_document({"key": new.key, **{member: document[member] for member in shown}})
     else:
         echo(new.key)
@@ -81,7 +85,7 @@ def list_(username: str, *, as_json: bool) -> None:
 
     keys = run_in_database(found)
     if as_json:
-        print_document({"keys": [_document(one) for one in keys]})
+        print_document({"keys": [row_document(one) for one in keys]})
         return
     rows = [(one.id, one.name, " ".join(one.scopes), _key_status(one, now())) for one in keys]
     print_table(("id", "name", "scopes", "standing"), rows)
@@ -100,7 +104,7 @@ def revoke_(key_id: UUID, username: str, *, as_json: bool) -> None:
 
     stored = run_in_database(revoked)
     if as_json:
-        print_document(_document(stored))
+        print_document(row_document(stored))
     else:
         echo(f"{stored.name}: {_key_status(stored, now())}")
 
@@ -160,22 +164,6 @@ def _revoke_issuer(home: TrustHome, kid: str) -> Trust:
         return trust
 
     return run_at_database(revoked)
-
-
-def _document(stored: StoredKey) -> JsonObject:
-    return {
-        "id": stored.id,
-        "name": stored.name,
-        "scopes": list(stored.scopes),
-        "created_at": format_rfc3339(stored.created_at),
-        "expires_at": format_rfc3339(stored.expires_at),
-        "last_used_at": _format_or_none(stored.last_used_at),
-        "revoked_at": _format_or_none(stored.revoked_at),
-    }
-
-
-def _format_or_none(moment: datetime | None) -> str | None:
-    return None if moment is None else format_rfc3339(moment)
 
 
 def _key_status(stored: StoredKey, at: datetime) -> str:

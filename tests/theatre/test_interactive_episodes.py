@@ -35,8 +35,8 @@ from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import EpisodePlay, EpisodeRunner
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import RunContext
-from theatre.engine.replay.recording import outputs_of
 from theatre.engine.rlmf_export import RlmfExport
+from theatre.engine.scoring.repeats import outputs_of
 
 PLAYED: dict[str, JsonValue] = {"/product_theatre_config/episode_runner": "countdown"}
 TURNS = 3

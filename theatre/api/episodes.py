@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from theatre.api.results import Episode
-from theatre.engine.replay.recording import outputs_of
+from theatre.engine.scoring.repeats import outputs_of
 from theatre.files.recorded_run import RecordedRun, trouble_of
 
 

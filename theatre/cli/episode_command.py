@@ -14,8 +14,9 @@ from theatre.cli.tables import format_usage, on_a_line, print_value, shortened, 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import NotFoundError, ParseError
 from theatre.engine.models import EPISODE_RESULT, JUDGEMENTS, GroundTruthEpisode, InvocationStatus
-from theatre.engine.replay.recording import input_sent, outputs_of
+from theatre.engine.replay.recording import input_sent
 from theatre.engine.scoring.provider import Absent, answered_at, criteria_scorers, expected_at
+from theatre.engine.scoring.repeats import outputs_of
 from theatre.files.recorded_run import RecordedEpisode, RecordedRun, count_usage, trouble_of
 
 _MOST_CALLS = 4

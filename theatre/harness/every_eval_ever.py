@@ -18,10 +18,8 @@ from theatre.engine.errors import ProgrammeError
 from theatre.engine.rlmf_export.sealed_bundle import (
     SealedBundle,
     SealedEpisode,
-    counting_round,
-    last_attempt,
-    rounds,
 )
+from theatre.engine.scoring.repeats import answering_round, last_attempt, rounds_of
 from theatre.harness.samples import identifier
 
 SCHEMA_VERSION: Final = "0.3.0"
@@ -219,7 +217,7 @@ def _exchange(episode: SealedEpisode) -> tuple[str, list[str]]:
     All answers of an episode that is asked more than once: its score is their mean.
     """
     record = episode.record
-    every: Any = rounds(record) if "repeats" in episode.line else [counting_round(record)]
+    every: Any = rounds_of(record) if "repeats" in episode.line else [answering_round(record)]
     ended: list[Any] = [last_attempt(made[-1])["response"] for made in every]
     return (
         canonical_json(every[0][0]["request"]["input_data"]),

@@ -31,6 +31,11 @@ def answer_not_modified(request: Request, etag: str, **headers: str) -> Response
     return None
 
 
+def version_etag(version: int) -> str:
+    """Return the entity tag of a row by its version: every change of it is another one."""
+    return f'"v{version}"'
+
+
 def describedby_header(path: str) -> dict[str, str]:
     """Return the header that links immutable bytes to their current status."""
     return {"Link": f'</api/v1{path}>; rel="describedby"'}

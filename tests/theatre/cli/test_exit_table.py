@@ -11,10 +11,9 @@ from click.shell_completion import ShellComplete
 
 from theatre import judging
 from theatre.api.errors import InterruptedRunError
-from theatre.cli import cli, exits
+from theatre.cli import LazyGroup, cli, exits
 from theatre.cli.completion_command import PROGRAM, VARIABLE
 from theatre.cli.exits import ExitCode, exit_code_of, run_guarded
-from theatre.cli.lazy_group import LazyGroup
 from theatre.engine import errors
 from theatre.files import tables
 from theatre.harness import samples

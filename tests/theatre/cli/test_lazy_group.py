@@ -11,8 +11,7 @@ import pytest
 from backend.cli import COMMANDS as OF_THE_SERVICE
 from tests.theatre.cli.doubler import write_module, write_theatre
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, echelon, environment
-from theatre.cli import COMMANDS, cli, theatre_group
-from theatre.cli.lazy_group import LazyGroup
+from theatre.cli import COMMANDS, LazyGroup, cli, theatre_group
 
 OTHERS = {
     "broken": "does not load: ModuleNotFoundError",

@@ -21,7 +21,7 @@ from theatre.engine.clock import Clock, format_rfc3339
 from theatre.engine.errors import HumanScoreRefusedError, InvalidTransitionError
 from theatre.engine.oracle_contract import clean_detail
 from theatre.engine.replay.context import RunJournal
-from theatre.engine.replay.recording import input_sent, outputs_of
+from theatre.engine.replay.recording import input_sent
 from theatre.engine.replay.trail import (
     HUMAN_SCORE,
     HUMAN_SCORE_REFUSED,
@@ -30,6 +30,7 @@ from theatre.engine.replay.trail import (
 )
 from theatre.engine.schema_registry import Quoted, phrase
 from theatre.engine.scoring import CommittedRating, PanelScores, committed_ratings
+from theatre.engine.scoring.repeats import outputs_of
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.theatre import Theatre
 

@@ -9,8 +9,6 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
@@ -33,7 +31,8 @@ from theatre.engine.models import (
 from theatre.engine.replay.context import RunJournal
 from theatre.engine.replay.episode import CalledEpisode
 from theatre.engine.replay.usage import usage_of
-from theatre.engine.scoring import RepeatScores, TheatreScoringProvider, deciding_repeat
+from theatre.engine.scoring import RepeatScores, TheatreScoringProvider
+from theatre.engine.scoring.repeats import answering_round, last_attempt, outputs_of
 
 # What an invocation record says: its answer, its outputs, whether its repeat differs.
 
@@ -44,25 +43,6 @@ def calls_of(record: JsonObject, repeat: int = FIRST) -> list[JsonObject]:
     return [call for call in calls if call["repeat"] == repeat]
 
 
-def rounds_of(record: JsonObject) -> list[list[JsonObject]]:
-    """Return the calls of each round."""
-    calls = cast("list[JsonObject]", record["calls"])
-    return [list(made) for _, made in groupby(calls, key=itemgetter("repeat"))]
-
-
-def answering_round(record: JsonObject) -> list[JsonObject]:
-    """Return the calls of the round whose status is the episode's: of the first, if asked once."""
-    rounds = rounds_of(record)
-    if len(rounds) == 1:
-        return rounds[0]
-    return rounds[deciding_repeat([_status_of(made) for made in rounds])]
-
-
-def _status_of(made: Sequence[JsonObject]) -> InvocationStatus:
-    response = cast("JsonObject", _last_attempt(made[-1])["response"])
-    return InvocationStatus(cast("str", response["status"]))
-
-
 def answering_call(record: JsonObject) -> JsonObject:
     """Return the call whose outcome is the episode's: the last one of its round."""
     return answering_round(record)[-1]
@@ -70,7 +50,7 @@ def answering_call(record: JsonObject) -> JsonObject:
 
 def answering_attempt(record: JsonObject) -> JsonObject:
     """Return the attempt whose response is the episode's."""
-    return _last_attempt(answering_call(record))
+    return last_attempt(answering_call(record))
 
 
 def last_latency(record: JsonObject) -> int:
@@ -85,25 +65,6 @@ def failure_of(called: CalledEpisode) -> str | None:
         return None
     response = cast("JsonObject", answering_attempt(called.record)["response"])
     return f"{called.episode.episode_id}: {response['error_detail']}"
-
-
-def outputs_of(record: JsonObject, repeat: int | None = None) -> dict[str, JsonObject]:
-    """Return construct → `output_data` of the hops that succeeded in one round, in order.
-
-    Without a number: of the round whose status is the episode's.
-
-    Of an interactive episode: the runner's result, in the place of its first construct's output.
-    """
-    if EPISODE_RESULT in record:
-        played = record[EPISODE_RESULT]
-        construct = cast("str", calls_of(record)[0]["construct_id"])
-        return {construct: played} if isinstance(played, dict) else {}
-    outputs = {}
-    for call in answering_round(record) if repeat is None else calls_of(record, repeat):
-        response = cast("JsonObject", _last_attempt(call)["response"])
-        if response["status"] == InvocationStatus.SUCCESS.value:
-            outputs[cast("str", call["construct_id"])] = cast("JsonObject", response["output_data"])
-    return outputs
 
 
 def differs(record: JsonObject) -> bool:
@@ -153,10 +114,6 @@ def input_sent(record: JsonObject) -> JsonObject:
     return cast("JsonObject", request["input_data"])
 
 
-def _last_attempt(call: JsonObject) -> JsonObject:
-    return cast("list[JsonObject]", call["attempts"])[-1]
-
-
 # The audit events of recorded episodes: one a batch, one a failure, one a refusal.
 #
 # Source: docs/contract/evidence.md §3. The batch event carries two digests. That of its records is
@@ -194,7 +151,7 @@ def trouble_events(ordered: Iterable[EpisodeResult], *, at: str) -> Iterator[Aud
         if result.status is InvocationStatus.SUCCESS:
             continue
         call = answering_call(result.record.document)
-        attempt = _last_attempt(call)
+        attempt = last_attempt(call)
         response = cast("JsonObject", attempt["response"])
         trouble = EpisodeTrouble(
             seq=result.seq,

@@ -32,7 +32,6 @@ from theatre.engine.models import (
 )
 from theatre.engine.replay.context import OpenDatasets, run_in_thread
 from theatre.engine.replay.human_review import select_complete_scores
-from theatre.engine.replay.recording import outputs_of
 from theatre.engine.replay.tier_evidence import CallFacts
 from theatre.engine.replay.trail import HITL_OPENED, OpenedRubric, ProgrammeTrail
 from theatre.engine.resolution import (
@@ -52,7 +51,7 @@ from theatre.engine.resolution import (
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import Aggregator, CommittedRating, PanelScores, RepeatScores
 from theatre.engine.scoring.corrections import LabelledItems
-from theatre.engine.scoring.repeats import outcome_of_answer
+from theatre.engine.scoring.repeats import outcome_of_answer, outputs_of
 from theatre.engine.templates import ProductTheatreTemplate, ResolutionStep
 
 # The `deterministic_computation` steps: what each computes, and over what.

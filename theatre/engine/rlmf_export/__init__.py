@@ -10,8 +10,8 @@ from theatre.engine.rlmf_export.sealed_bundle import (
     SealedEpisode,
     judge_seed_of,
     judgements_of,
-    outputs_of,
 )
+from theatre.engine.scoring.repeats import outputs_of
 
 __all__ = [
     "RLMF_SCHEMA",

@@ -12,15 +12,11 @@ from uuid import UUID, uuid5
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_sha256
 from theatre.engine.errors import RlmfExportError
-from theatre.engine.models import EpisodeOutcome
+from theatre.engine.models import EPISODE_RESULT, EpisodeOutcome
 from theatre.engine.rlmf_export.sealed_bundle import (
     DATASET,
-    EPISODE_RESULT,
     SealedBundle,
     SealedEpisode,
-    counting_round,
-    last_attempt,
-    outputs_of,
 )
 from theatre.engine.scoring.provider import (
     ABSENT,
@@ -30,6 +26,7 @@ from theatre.engine.scoring.provider import (
     criteria_scorers,
     expected_at,
 )
+from theatre.engine.scoring.repeats import answering_round, last_attempt, outputs_of
 from theatre.engine.templates import FALLS_SHORT, MEETS, Fork, product_template
 
 # Which option of a fork an answer amounts to, and which one the ground truth says is right.
@@ -208,7 +205,7 @@ def training_record(facts: ExportFacts, episode: SealedEpisode) -> JsonObject:
     """Return the record of one episode that was run."""
     certificate = facts.certificate
     theatre_id = cast("str", certificate["theatre_id"])
-    answer = last_attempt(counting_round(episode.record)[-1])
+    answer = last_attempt(answering_round(episode.record)[-1])
     response = cast("JsonObject", answer["response"])
     succeeded = response["status"] == "success"
     pair = facts.reading.read(episode, outputs_of(episode.record) if succeeded else {})
@@ -288,7 +285,7 @@ def data_quality(episode: SealedEpisode) -> str:
         return "marginal"
     if outcome != EpisodeOutcome.SCORED.value:
         return "poor"
-    calls = counting_round(episode.record)
+    calls = answering_round(episode.record)
     tried_again = any(len(cast("list[JsonValue]", call["attempts"])) > 1 for call in calls)
     return "good" if tried_again else "excellent"
 
@@ -299,7 +296,7 @@ def _state(facts: ExportFacts, episode: SealedEpisode, response: JsonObject) -> 
     if facts.withheld:
         ref = f"{DATASET}#{episode.truth.seq}"
         return {"input_data": None, "construct_output": None, "ground_truth_ref": ref} | hashed
-    request = cast("JsonObject", counting_round(episode.record)[0]["request"])
+    request = cast("JsonObject", answering_round(episode.record)[0]["request"])
     succeeded = response["status"] == "success"
     answered = episode.record.get(EPISODE_RESULT, response["output_data"])
     return {
@@ -321,7 +318,7 @@ def _verification(
         "verification_tier",
         "findings",
     )
-    calls = counting_round(episode.record)
+    calls = answering_round(episode.record)
     responses = [cast("JsonObject", last_attempt(call)["response"]) for call in calls]
     return {
         **{name: certificate[name] for name in copied},

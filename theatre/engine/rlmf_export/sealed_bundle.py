@@ -6,8 +6,6 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import cast
 
@@ -16,15 +14,13 @@ from theatre.engine.errors import BundleError, NotFoundError, ParseError
 from theatre.engine.models import (
     EpisodeOutcome,
     GroundTruthEpisode,
-    InvocationStatus,
     read_episodes,
     read_gold_labels,
 )
-from theatre.engine.scoring import deciding_repeat
+from theatre.engine.scoring.repeats import answering_repeat, rounds_of
 
 DATASET = "ground_truth/dataset.jsonl"
 GOLD = "ground_truth/gold_labels.jsonl"
-EPISODE_RESULT = "episode_result"
 JUDGEMENTS = "judgements"
 JUDGE_SEED = "judge_seed"
 _SUMS = "SHA256SUMS"
@@ -113,22 +109,6 @@ class SealedBundle:
             return None
 
 
-def outputs_of(record: JsonObject) -> dict[str, JsonObject]:
-    """Return construct → output of each call that succeeded in the round that counts, in order.
-
-    Of an interactive episode: what its runner made of it, as the first construct's output.
-    """
-    if EPISODE_RESULT in record:
-        played, first = record[EPISODE_RESULT], counting_round(record)[0]
-        return {cast("str", first["construct_id"]): played} if isinstance(played, dict) else {}
-    outputs = {}
-    for call in counting_round(record):
-        response = cast("JsonObject", last_attempt(call)["response"])
-        if response["status"] == "success":
-            outputs[cast("str", call["construct_id"])] = cast("JsonObject", response["output_data"])
-    return outputs
-
-
 def judgements_of(record: JsonObject) -> dict[str, list[JsonObject]]:
     """Return criterion → exchanges about the answer that counts; empty where none were made."""
     return cast("dict[str, list[JsonObject]]", _of_answer(record, record.get(JUDGEMENTS, {})))
@@ -141,26 +121,4 @@ def judge_seed_of(record: JsonObject) -> str:
 
 def _of_answer(record: JsonObject, judged: JsonValue) -> JsonValue:
     """Return what a member about a judge has of the answer that counts."""
-    return judged[_deciding(rounds(record))] if isinstance(judged, list) else judged
-
-
-def counting_round(record: JsonObject) -> list[JsonObject]:
-    """Return the calls of the round whose status is the episode's: the first, if asked once."""
-    asked = rounds(record)
-    return asked[_deciding(asked)]
-
-
-def rounds(record: JsonObject) -> list[list[JsonObject]]:
-    """Return the calls of each time that an episode was asked."""
-    calls = cast("list[JsonObject]", record["calls"])
-    return [list(made) for _, made in groupby(calls, key=itemgetter("repeat"))]
-
-
-def _deciding(asked: list[list[JsonObject]]) -> int:
-    ends = [cast("JsonObject", last_attempt(made[-1])["response"])["status"] for made in asked]
-    return deciding_repeat([InvocationStatus(cast("str", end)) for end in ends])
-
-
-def last_attempt(call: JsonObject) -> JsonObject:
-    """Return the attempt whose response is the call's outcome."""
-    return cast("list[JsonObject]", call["attempts"])[-1]
+    return judged[answering_repeat(rounds_of(record))] if isinstance(judged, list) else judged

@@ -12,10 +12,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import CriterionResult, EpisodeOutcome, InvocationStatus, Scored, Verdict
+from theatre.engine.models import (
+    EPISODE_RESULT,
+    CriterionResult,
+    EpisodeOutcome,
+    InvocationStatus,
+    Scored,
+    Verdict,
+)
 from theatre.engine.scoring.arithmetic import (
     NANO,
     Z,
@@ -269,3 +278,52 @@ def certified_repeats(aggregate: JsonObject) -> JsonObject | None:
             "items_like_these": intervals["composite_score"],
         },
     }
+
+
+# What an invocation record says: the calls of each round, and which of them count.
+
+
+def rounds_of(record: JsonObject) -> list[list[JsonObject]]:
+    """Return the calls of each time that an episode was asked."""
+    calls = cast("list[JsonObject]", record["calls"])
+    return [list(made) for _, made in groupby(calls, key=itemgetter("repeat"))]
+
+
+def answering_repeat(rounds: Sequence[Sequence[JsonObject]]) -> int:
+    """Return which round's status is the episode's, from 0."""
+    if len(rounds) == 1:
+        return 0
+    ends = [cast("JsonObject", last_attempt(made[-1])["response"])["status"] for made in rounds]
+    return deciding_repeat([InvocationStatus(cast("str", end)) for end in ends])
+
+
+def answering_round(record: JsonObject) -> list[JsonObject]:
+    """Return the calls of the round whose status is the episode's: of the first, if asked once."""
+    rounds = rounds_of(record)
+    return rounds[answering_repeat(rounds)]
+
+
+def last_attempt(call: JsonObject) -> JsonObject:
+    """Return the attempt whose response is the call's outcome."""
+    return cast("list[JsonObject]", call["attempts"])[-1]
+
+
+def outputs_of(record: JsonObject, repeat: int | None = None) -> dict[str, JsonObject]:
+    """Return construct → `output_data` of the hops that succeeded in one round, in order.
+
+    Without a number: of the round whose status is the episode's.
+
+    Of an interactive episode: the runner's result, in the place of its first construct's output.
+    """
+    if EPISODE_RESULT in record:
+        played = record[EPISODE_RESULT]
+        construct = cast("str", rounds_of(record)[0][0]["construct_id"])
+        return {construct: played} if isinstance(played, dict) else {}
+    outputs = {}
+    calls = cast("list[JsonObject]", record["calls"])
+    asked = [call for call in calls if call["repeat"] == repeat]
+    for call in answering_round(record) if repeat is None else asked:
+        response = cast("JsonObject", last_attempt(call)["response"])
+        if response["status"] == InvocationStatus.SUCCESS.value:
+            outputs[cast("str", call["construct_id"])] = cast("JsonObject", response["output_data"])
+    return outputs
