@@ -100,7 +100,10 @@ def print_comparison(bundles: Mapping[str, Path]) -> None:
 
 
 def _print_absent(bundle: Path, scores: Mapping[str, float | None]) -> None:
-    """Say where a criterion has 0 because none of the first answers has the member it reads."""
+    """Say where a criterion has 0 because none of the first answers has the member it reads.
+
+    Or where all that they have is a text that holds it.
+    """
     template = _document(bundle / "template.json")
     choices = template["scoring"].get("criteria_scorers") or {}
     zeros = [name for name, score in scores.items() if score == 0 and name in choices]
@@ -109,11 +112,17 @@ def _print_absent(bundle: Path, scores: Mapping[str, float | None]) -> None:
     paths = sorted((bundle / "invocations").glob("*.json"))[: _FIRST if zeros else 0]
     last = [_document(path)["calls"][-1]["attempts"][-1]["response"] for path in paths]
     answers = [one["output_data"] for one in last if one["output_data"]]
+    texts = [value for one in answers for value in one.values()]
+    is_text = all(isinstance(value, str) and value.startswith("{") for value in texts)
+    hint = """; they are JSON as text, which "answer": {"from": "json"} reads""" if is_text else ""
     for name in zeros if answers else ():
         # With a colon it names another construct of a chain.
         field = (choices[name].get("params") or {}).get("field", ":")
-        if ":" not in field and all(isinstance(at_path(one, field), Absent) for one in answers):
-            echo(f"note: {name} reads {field}, but answers have: {', '.join(answers[0])}")
+        is_absent = all(isinstance(at_path(one, field), Absent) for one in answers)
+        if ":" not in field and (is_absent or hint):
+            seen = ", ".join(answers[0])
+            but = f"{'but ' if is_absent else ''}answers have: {seen}"
+            echo(f"note: {name} reads {field}, {but}{hint}")
 
 
 def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:

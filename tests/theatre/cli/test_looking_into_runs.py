@@ -359,3 +359,18 @@ def test_a_member_that_no_answer_has_is_named(
     assert (
         "\nnote: colour reads colour, but answers have: color, recall\n" in capsys.readouterr().out
     )
+
+
+@pytest.mark.parametrize(
+    ("member", "seen"), [("answer", "but answers have: answer"), ("colour", "answers have: colour")]
+)
+def test_answers_that_are_json_as_text_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], member: str, seen: str
+) -> None:
+    """As those of a tool of MCP without a schema, which are read as text."""
+    said: JsonObject = {"output_data": {member: '{"colour": "red", "recall": 0.5}'}}
+    print_certificate(
+        pilot_stage(tmp_path, episodes(3)).run(ScriptedAdapter(lambda _: said)).bundle
+    )
+    hint = """; they are JSON as text, which "answer": {"from": "json"} reads"""
+    assert f"\nnote: colour reads colour, {seen}{hint}\n" in capsys.readouterr().out
