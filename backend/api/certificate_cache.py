@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backend.api.http.bodies import JSON
-from backend.api.http.conditional import OPEN_TO_PAGES, immutable_response
+from backend.api.http.conditional import OPEN_TO_PAGES, hashed_response
 from backend.api.http.html import REVALIDATED, accept_of, html_response, prefers_html
 from backend.services.newest_used import NewestUsed
 from theatre.engine.canonical_json import JsonObject, sha256_hex
@@ -51,7 +51,7 @@ class CachedDocument(NamedTuple):
 
     def answer(self, request: Request) -> Response:
         """Return the bytes of the file, under the hash of the document."""
-        return immutable_response(
+        return hashed_response(
             request,
             self.body,
             sha256=self.sha256,

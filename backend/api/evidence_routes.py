@@ -17,6 +17,7 @@ from backend.api.http.conditional import (
     IMMUTABLE,
     answer_not_modified,
     describedby_header,
+    hashed_response,
     normalise_range,
     repr_digest,
 )
@@ -50,11 +51,8 @@ _KINDS = {".json": "application/json", ".jsonl": "application/x-ndjson", ".gz": 
 async def get_verifier(request: Request) -> Response:
     """Download the check of bundles as one file of plain Python, which needs nothing installed."""
     source, sha256 = _verifier()
-    etag, caching = f'"{sha256}"', {"Cache-Control": FRESH}
-    return answer_not_modified(request, etag, **caching) or Response(
-        source,
-        media_type="text/x-python",
-        headers={"ETag": etag, "Repr-Digest": repr_digest(sha256), **caching},
+    return hashed_response(
+        request, source, sha256=sha256, media_type="text/x-python", caching=FRESH
     )
 
 

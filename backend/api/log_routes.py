@@ -15,13 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from backend.api.http.access_policy import public, resource_router
 from backend.api.http.bodies import JSON
-from backend.api.http.conditional import (
-    FRESH,
-    IMMUTABLE,
-    answer_not_modified,
-    describedby_header,
-    repr_digest,
-)
+from backend.api.http.conditional import FRESH, IMMUTABLE, describedby_header, hashed_response
 from backend.api.http.idempotency import Reading
 from backend.api.http.openapi import DESCRIBED_BY, IF_NONE_MATCH, describe_bytes, describe_headers
 from backend.api.http.pages import NO_NUL, FilterText
@@ -155,9 +149,4 @@ async def record_document(
 
 def _send(request: Request, data: bytes, *, media_type: str, caching: str) -> Response:
     sha256 = sha256_hex(data)
-    etag, headers = f'"{sha256}"', {"Cache-Control": caching}
-    return answer_not_modified(request, etag, **headers) or Response(
-        data,
-        media_type=media_type,
-        headers={"ETag": etag, "Repr-Digest": repr_digest(sha256), **headers},
-    )
+    return hashed_response(request, data, sha256=sha256, media_type=media_type, caching=caching)

@@ -14,11 +14,7 @@ from backend.api.http.conditional import WantedVersions, version_etag
 from backend.api.http.idempotency import Transaction
 from backend.api.http.openapi import ETAG, LOCATION, PREFER, describe_headers, describe_links
 from backend.api.http.service import Admission, Service, get_service
-from backend.api.theatre_routes import (
-    describe_optional_body,
-    optional_json_body,
-    theatre_document,
-)
+from backend.api.theatre_routes import describe_optional_body, optional_json_body, theatre_document
 from backend.auth.credentials import Scope
 from backend.repositories.theatre_runs import UNFINISHED
 from backend.repositories.theatres import TheatreView

@@ -30,7 +30,7 @@ from backend.api.http.bodies import (
 from backend.api.http.conditional import (
     WantedVersions,
     answer_not_modified,
-    immutable_response,
+    hashed_response,
     version_etag,
 )
 from backend.api.http.idempotency import Reading, Transaction
@@ -88,7 +88,7 @@ Format = Annotated[
 def receipt_answer(request: Request, receipt: bytes, form: str | None) -> Response:
     """Return the receipt, or the canonical bytes that its hash is of."""
     body = receipt if form is None else _hashed_bytes(receipt)
-    return immutable_response(request, body, sha256=sha256_hex(body), media_type=JSON)
+    return hashed_response(request, body, sha256=sha256_hex(body), media_type=JSON)
 
 
 def _hashed_bytes(receipt: bytes) -> bytes:

@@ -52,13 +52,9 @@ def _ended(message: str, code: ExitCode) -> CommandEndedError:
 
 def run_in_database(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
     """Do `work` in one transaction and return its result; an error ends the command."""
-    settings = end_on_refusal(Settings.from_environment)
-
-    def worked() -> T:
-        with open_database(settings) as address:
-            return asyncio.run(_run_work(application_engine(address, pool_size=1), work))
-
-    return end_on_refusal(worked)
+    return run_at_database(
+        lambda address: _run_work(application_engine(address, pool_size=1), work)
+    )
 
 
 def run_at_database(work: Callable[[str], Coroutine[None, None, T]]) -> T:

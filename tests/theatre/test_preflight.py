@@ -278,9 +278,7 @@ def test_a_programme_that_calls_nobody_is_refused(tmp_path: Path) -> None:
 
 def test_a_mock_adapter_is_refused_by_its_type_whatever_it_calls_itself(tmp_path: Path) -> None:
     class Disguised(MockOracleAdapter):
-        @property
-        def pin(self) -> str:
-            return "local@1"
+        pin = "local@1"
 
     stage = pilot_stage(tmp_path, episodes(2), changes={"/version_pins": pins()})
     assert refusal(stage, RehearsalAdapterError, mock()) == (

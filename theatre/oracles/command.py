@@ -71,6 +71,8 @@ class CommandAdapter(PlainAdapter):
     0) and `too-large`.
     """
 
+    pin = "command@1"
+
     def __init__(
         self,
         bind: Callable[[], BoundProgram],
@@ -94,11 +96,6 @@ class CommandAdapter(PlainAdapter):
 
         # One copy for the whole run: each call starts the same files.
         self._program = CurrentProgram(bind_with_settings)
-
-    @property
-    def pin(self) -> str:
-        """Return `command@1`."""
-        return "command@1"
 
     @property
     def computed_version(self) -> str:
@@ -248,6 +245,8 @@ class ContainerAdapter(PlainAdapter):
     Reasons beyond `PlainAdapter`'s: as `CommandAdapter`.
     """
 
+    pin = "container@1"
+
     def __init__(
         self,
         image: str,
@@ -263,11 +262,6 @@ class ContainerAdapter(PlainAdapter):
         self._settings = settings
         self._version = version
         self._calls = 0
-
-    @property
-    def pin(self) -> str:
-        """Return `container@1`."""
-        return "container@1"
 
     @property
     def computed_version(self) -> str:

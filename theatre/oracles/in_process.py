@@ -165,6 +165,8 @@ class MockOracleAdapter(_WithoutProgram, RehearsalAdapter):
     same reader as a real one. Without any, the attempt is an error, reason `no-canned-answer`.
     """
 
+    pin = "mock@1"
+
     def __init__(
         self,
         answers: Mapping[str, JsonObject],
@@ -175,11 +177,6 @@ class MockOracleAdapter(_WithoutProgram, RehearsalAdapter):
         self._answers = dict(answers)
         self._default = default
         self._clock = clock
-
-    @property
-    def pin(self) -> str:
-        """Return `mock@1`."""
-        return "mock@1"
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Return the canned answer, as if it had come at once."""
@@ -325,6 +322,8 @@ class PythonOracleAdapter(LocalOracleAdapter):
     its module, are complaints: they go where stderr goes.
     """
 
+    pin = "python@1"
+
     def __init__(
         self, construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
     ) -> None:
@@ -337,11 +336,6 @@ class PythonOracleAdapter(LocalOracleAdapter):
             monotonic=monotonic,
             reach=construct.reach,
         )
-
-    @property
-    def pin(self) -> str:
-        """Return `python@1`."""
-        return "python@1"
 
     async def _require_ready(self, process: ChildProcess) -> None:
         """Wait until the kit serves the callable; ConstructUnreachableError where it cannot.

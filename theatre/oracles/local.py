@@ -92,6 +92,8 @@ class LocalOracleAdapter(ProgramAdapter):
     `unreachable` (could not be started).
     """
 
+    pin = "local@1"
+
     def __init__(
         self,
         bind: Callable[[], BoundProgram],
@@ -106,11 +108,6 @@ class LocalOracleAdapter(ProgramAdapter):
         self._one_at_a_time = asyncio.Lock()
         self._process: ChildProcess | None = None
         self._remarks: list[str] = []
-
-    @property
-    def pin(self) -> str:
-        """Return `local@1`."""
-        return "local@1"
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try; calls made at the same time wait for each other, each its full time.

@@ -298,6 +298,8 @@ class ToolAdapter(PlainAdapter):
     one), `tool-error` (the tool says that it failed), `protocol-error` and `too-large`.
     """
 
+    pin = "mcp@1"
+
     def __init__(
         self,
         way: ServerWay,
@@ -313,11 +315,6 @@ class ToolAdapter(PlainAdapter):
         self._settings = settings
         self._session: _Session | None = None
         self._opening = asyncio.Lock()
-
-    @property
-    def pin(self) -> str:
-        """Return `mcp@1`."""
-        return "mcp@1"
 
     @property
     def computed_version(self) -> str:

@@ -62,6 +62,8 @@ class ServedOracleAdapter(ProgramAdapter):
     words as `stderr`.
     """
 
+    pin = "http@1"
+
     def __init__(
         self,
         bind: Callable[[], BoundProgram],
@@ -79,11 +81,6 @@ class ServedOracleAdapter(ProgramAdapter):
         self._running: _Running | None = None
         self._tries = 0
         self._problem: TheatreError | None = None
-
-    @property
-    def pin(self) -> str:
-        """Return `http@1`."""
-        return "http@1"
 
     async def check_reachable(self) -> None:
         """Start the program now, unless it runs.

@@ -41,27 +41,28 @@ def describedby_header(path: str) -> dict[str, str]:
     return {"Link": f'</api/v1{path}>; rel="describedby"'}
 
 
-def immutable_response(
+def hashed_response(
     request: Request,
     body: bytes,
     *,
     sha256: str,
     media_type: str,
+    caching: str = IMMUTABLE,
     digest: str | None = None,
     view: str | None = None,
 ) -> Response:
-    """Return bytes that never change under this address, by the hash `sha256`.
+    """Return bytes by their hash `sha256`; under this address they never change by default.
 
     `digest` is the SHA-256 of the very bytes, where those are more than what the hash is over;
     `view` is the path of what says more of them, and may change.
     """
-    etag, caching = f'"{sha256}"', {"Cache-Control": IMMUTABLE}
+    etag, kept = f'"{sha256}"', {"Cache-Control": caching}
     if view is not None:
-        caching |= describedby_header(view)
-    return answer_not_modified(request, etag, **caching) or Response(
+        kept |= describedby_header(view)
+    return answer_not_modified(request, etag, **kept) or Response(
         body,
         media_type=media_type,
-        headers={"ETag": etag, "Repr-Digest": repr_digest(digest or sha256), **caching},
+        headers={"ETag": etag, "Repr-Digest": repr_digest(digest or sha256), **kept},
     )
 
 

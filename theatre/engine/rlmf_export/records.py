@@ -13,11 +13,7 @@ from uuid import UUID, uuid5
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_sha256
 from theatre.engine.errors import RlmfExportError
 from theatre.engine.models import EPISODE_RESULT, EpisodeOutcome
-from theatre.engine.rlmf_export.sealed_bundle import (
-    DATASET,
-    SealedBundle,
-    SealedEpisode,
-)
+from theatre.engine.rlmf_export.sealed_bundle import DATASET, SealedBundle, SealedEpisode
 from theatre.engine.scoring.provider import (
     ABSENT,
     Absent,
