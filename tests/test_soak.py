@@ -1,4 +1,4 @@
-"""The list of what is left to the soak names tests that there are."""
+"""The lists of what is left to the soak, and of what carries the coverage, name tests there are."""
 
 from pathlib import Path
 
@@ -8,7 +8,10 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_each_name_is_the_beginning_of_a_test() -> None:
-    for name in (*KEPT, *(name for names in PARTS.values() for name in names)):
+    left = (name for names in PARTS.values() for name in names)
+    # A name that is no test ends the first pass of `make test` before it has run one.
+    carried = (ROOT / "tests/coverage_gate.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    for name in (*KEPT, *left, *carried):
         path, _, test = name.partition("::")
         source = (ROOT / path).read_text(encoding="utf-8")
         assert f"def {test.partition('[')[0] or 'test_'}" in source, name
