@@ -34,8 +34,8 @@ from tests.theatre.record_edits import (
 from tests.theatre.runs import LATE
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.check import check_bundle
-from theatre.engine.bundle_check.evidence import InputSanitiser
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import InputSanitiser
 from theatre.oracles.sanitise import TextSanitiser
 
 INPUTS = {"invocations", "sanitised-input"}

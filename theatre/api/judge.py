@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from theatre.api.workspace import Workspace, utc_now
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -20,6 +20,7 @@ from theatre.judging.messages import provider_of
 from theatre.scorers import load_scorers
 
 if TYPE_CHECKING:
+    from theatre.judging.model_judge import ModelJudge
     from theatre.judging.rubrics import Rubrics
     from theatre.providers.client import ProviderKind
 
@@ -48,13 +49,6 @@ PROVIDERS: Final[MappingProxyType[ProviderKind, Provider]] = MappingProxyType(
         "openai": Provider("OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1", None),
     }
 )
-
-
-class AskableModel(Judge, Protocol):
-    """A judge that can be asked, before a commitment, how it may be asked."""
-
-    async def probe_temperature(self, probe: Callable[[int | None], JsonObject]) -> int | None:
-        """Return 0, or None where the model takes no temperature."""
 
 
 @contextlib.asynccontextmanager
@@ -93,7 +87,7 @@ async def open_judges(params: Iterable[JsonValue], workspace: Workspace) -> Asyn
 class _Judges:
     """Asks the model of the provider whose form a request has."""
 
-    def __init__(self, models: dict[ProviderKind, AskableModel]) -> None:
+    def __init__(self, models: dict[ProviderKind, ModelJudge]) -> None:
         self._models = models
 
     async def ask(self, request: JsonObject) -> JsonObject:
@@ -122,7 +116,7 @@ async def committed_by(
 @contextlib.asynccontextmanager
 async def open_model(
     workspace: Workspace, kind: ProviderKind = "anthropic"
-) -> AsyncIterator[AskableModel]:
+) -> AsyncIterator[ModelJudge]:
     """Open a model by the key and the address in the environment.
 
     A server on this machine may want no key. Raises JudgeUnavailableError without one for any

@@ -43,7 +43,6 @@ __all__ = [
     "RECORDED_ADAPTERS",
     "REMOTE",
     "Attempt",
-    "InputSanitiser",
     "InvocationMetadata",
     "Invoker",
     "IsolatedBy",
@@ -53,7 +52,6 @@ __all__ = [
     "OracleInvocationResponse",
     "RehearsalAdapter",
     "RetryPolicy",
-    "SanitisedInput",
     "clean_detail",
     "cut_raw",
     "failed_attempt",
@@ -209,39 +207,6 @@ def served_argv(target: str) -> tuple[str, ...]:
     # -P: without it the program's working folder would come before the installed packages.
     kit = ("{python}", "-P", "-m", "theatre.construct_kit", "--stdio")
     return (*kit, "--folder", "{folder}", target)
-
-
-# What a run needs of a sanitiser; the one that ships is in `theatre.oracles.sanitise`.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SanitisedInput:
-    """An episode's input, made safe to be sent: `value`, and the `record` that evidence keeps.
-
-    `wrong_keys` are pointers to members whose names would have to change. Names are never
-    changed silently: an input that has any is not sent.
-    """
-
-    value: JsonObject
-    record: JsonObject
-    wrong_keys: tuple[str, ...]
-
-
-class InputSanitiser(Protocol):
-    """A pure, versioned function over inputs (docs/contract/construct.md §7)."""
-
-    @property
-    def version(self) -> str:
-        """Return `name/version`, as the evidence keeps it."""
-
-    def sanitise(
-        self,
-        value: JsonObject,
-        *,
-        role_markers: Literal["break", "flag"],
-        raw_fields: tuple[str, ...],
-    ) -> SanitisedInput:
-        """Return what is sent instead of `value`, and what was changed."""
 
 
 # What a construct said, made fit for a record: cleaned, and cut to a bounded length.

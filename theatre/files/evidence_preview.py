@@ -15,8 +15,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.coin import COIN_BYTES, Coin, Draws
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import ProgrammeError
-from theatre.engine.models import SINGLE_CALL, EpisodeRunner, Scorer, read_episodes
-from theatre.engine.oracle_contract import InputSanitiser
+from theatre.engine.models import SINGLE_CALL, EpisodeRunner, InputSanitiser, Scorer, read_episodes
 from theatre.engine.replay import DatasetSource, DistinctEvidence, unqualified_measures
 from theatre.engine.replay.context import open_datasets
 from theatre.engine.replay.tier_evidence import few_ratings_caps

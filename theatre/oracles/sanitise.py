@@ -20,7 +20,7 @@ from itertools import groupby
 from typing import Literal, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
-from theatre.engine.oracle_contract import SanitisedInput
+from theatre.engine.models import SanitisedInput
 from theatre.oracles.errors import SanitisePolicyError
 from theatre.oracles.sanitise_tables import (
     EMOJI_MODIFIERS,

@@ -26,7 +26,7 @@ from theatre.engine.bundle_check.commitment import (
     check_template,
     theatre_id_of,
 )
-from theatre.engine.bundle_check.evidence import Evidence, InputSanitiser, Installed
+from theatre.engine.bundle_check.evidence import Evidence, Installed
 from theatre.engine.bundle_check.folder import (
     AGGREGATE,
     EPISODES,
@@ -61,7 +61,7 @@ from theatre.engine.bundle_check.results import (
 )
 from theatre.engine.bundle_check.tier import check_tier
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Computation, EpisodeRunner, Scorer
+from theatre.engine.models import Computation, EpisodeRunner, InputSanitiser, Scorer
 from theatre.engine.schema_registry import SchemaRegistry
 
 

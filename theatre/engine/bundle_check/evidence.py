@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from theatre.engine.bundle_check.arithmetic import (
     NOTHING_CLOSED,
@@ -15,41 +15,12 @@ from theatre.engine.bundle_check.arithmetic import (
 )
 from theatre.engine.bundle_check.audit_trail import AuditTrail, Times
 from theatre.engine.bundle_check.folder import BundleFolder, Documents
-from theatre.engine.bundle_check.plan import CommittedPlan, RoleMarkers
+from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.report import Cause, Ledger, Nothing, at
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.coin import Coin
-from theatre.engine.models import Computation, EpisodeRunner, Scorer
+from theatre.engine.models import Computation, EpisodeRunner, InputSanitiser, Scorer
 from theatre.engine.schema_registry import SchemaRegistry
-
-
-class SanitisedInput(Protocol):
-    """What a sanitiser makes of one input. Nothing may be sent where `wrong_keys` names any."""
-
-    @property
-    def value(self) -> JsonObject:
-        """Return what is sent."""
-
-    @property
-    def record(self) -> JsonObject:
-        """Return what the evidence keeps of it."""
-
-    @property
-    def wrong_keys(self) -> tuple[str, ...]:
-        """Return pointers to members whose names would have to change."""
-
-
-class InputSanitiser(Protocol):
-    """The installed sanitiser: pure, total for JSON objects, versioned."""
-
-    @property
-    def version(self) -> str:
-        """Return name and version, as `theatre-sanitise/1.0.0`."""
-
-    def sanitise(
-        self, value: JsonObject, *, role_markers: RoleMarkers, raw_fields: tuple[str, ...]
-    ) -> SanitisedInput:
-        """Return what must be sent in place of `value`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from theatre.engine.bundle_check.batches import STATUSES, Recorded
 from theatre.engine.bundle_check.calls import OUTPUT_SPEC, CallChecker, CallPlace, Drawn
-from theatre.engine.bundle_check.evidence import GroundTruth, InputSanitiser, Installed
+from theatre.engine.bundle_check.evidence import GroundTruth, Installed
 from theatre.engine.bundle_check.plan import CommittedHop, CommittedPlan, SanitisePolicy
 from theatre.engine.bundle_check.report import (
     NOTHING,
@@ -38,6 +38,7 @@ from theatre.engine.models import (
     EpisodeRecord,
     EpisodeRunner,
     GroundTruthEpisode,
+    InputSanitiser,
     InvocationStatus,
     Judgement,
     PlayedRecord,

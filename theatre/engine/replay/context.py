@@ -28,12 +28,13 @@ from theatre.engine.models import (
     EpisodeResult,
     EpisodeRunner,
     GroundTruthEpisode,
+    InputSanitiser,
     InvocationStatus,
     Judge,
     Scorer,
     read_gold_labels,
 )
-from theatre.engine.oracle_contract import InputSanitiser, Invoker, OracleAdapter
+from theatre.engine.oracle_contract import Invoker, OracleAdapter
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import FailureStop, exact
 from theatre.engine.scoring.measure_policy import Qualifications, read_qualifications

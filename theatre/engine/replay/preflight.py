@@ -18,10 +18,9 @@ from theatre.engine.errors import (
     ProgrammeError,
     RehearsalAdapterError,
 )
-from theatre.engine.models import MAX_EPISODE_BYTES, SINGLE_CALL, EpisodeRunner
+from theatre.engine.models import MAX_EPISODE_BYTES, SINGLE_CALL, EpisodeRunner, InputSanitiser
 from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,
-    InputSanitiser,
     Isolation,
     OracleAdapter,
     RehearsalAdapter,
