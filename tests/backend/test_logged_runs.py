@@ -14,12 +14,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from backend.api.http.conditional import IMMUTABLE
 from backend.cli.key_group import key
 from backend.database.sessions import OWNER
+from backend.errors import LogUnavailableError
 from backend.main import create_app
 from backend.repositories.theatre_runs import read_stored_theatre
 from backend.repositories.transparency_log import WRITER_LOCK, queue_commitment
 from backend.runtime import now
 from backend.services.runs import completion
 from backend.services.transparency import closing
+from backend.services.transparency.keys import IssuerKeys
 from tests.backend.databases import Database
 from tests.backend.log_rows import await_logged, record_of_rows
 from tests.backend.serving import Client, served, settings_for
@@ -35,6 +37,7 @@ from theatre.api.checks import check_folder
 from theatre.engine.bundle_check.report import Verdict
 from theatre.engine.canonical_json import JsonObject
 from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.trust_home import TrustHome
 from theatre.transparency.bundle_proofs import (
     CERTIFICATE_PROOF,
     COMMITMENT_PROOF,
@@ -372,6 +375,7 @@ def test_a_revoked_key_signs_no_more_and_what_the_log_had_before_stays_valid(
         with monkeypatch.context() as stolen:
             # As one who has the key and the database would go on.
             stolen.setattr(closing, "require_unrevoked", look_away)
+            stolen.setattr(IssuerKeys, "signer_at", lambda keys, _: keys.signer)
             until(partial(has_ended, ada, behind), "the end of the run", pause=0.1)
             reader.await_entries(7)
         assert (verdict(before), verdict(behind)) == (Verdict.LOGGED, Verdict.NOT_VALID)
@@ -386,6 +390,43 @@ def test_a_revoked_key_signs_no_more_and_what_the_log_had_before_stays_valid(
         assert run(ada, new).document["outcome"] == "certified"
         reader.await_entries(9)
         assert verdict(new) is Verdict.LOGGED
+
+
+def test_a_certificate_is_signed_with_the_key_of_its_time_across_a_rotation(
+    database: Database, tmp_path: Path, stage: SumsStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion, "RETRY_SECONDS", 0.0)
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    home = TrustHome(tmp_path / "home" / "trust")
+
+    async def is_away(*_: object) -> None:
+        raise LogUnavailableError("expected the issuer's key to sign, got none")
+
+    with served(create_app(settings)) as client:
+        ada, reader = client.registered("ada"), Stranger(client)
+
+        def begin(why: str) -> str:
+            path = committed(ada, stage.template)
+            assert ada.post(f"{path}/run", b"").status == 202
+            until(lambda: why in str(ada.get(path).document["error"]), "its wait", pause=0.05)
+            return path
+
+        with monkeypatch.context() as unsigned:
+            unsigned.setattr(closing, "require_unrevoked", is_away)
+            before = begin("expected the issuer's key to sign")
+            rotated = home.rotate(reader.trust, at=now() + timedelta(seconds=1))
+            until(lambda: now() >= rotated.keys[-1].valid_from, "the next key's time", pause=0.05)
+        behind = begin("start the service again")
+    with served(create_app(settings)) as client:
+        ada, reader = Client(client.port, ada.headers), Stranger(client)
+        for path, key in zip((before, behind), rotated.keys, strict=True):
+            until(partial(has_ended, ada, path), "the end of the run", pause=0.1)
+            found = ada.get(f"{path}/certificate").document
+            certificate = ada.get(f"/certificates/{found['certificate_id']}/sigstore").body
+            signed = SignedStatement.verify(certificate, rotated.issuer_keys())
+            assert signed.kid == key.key.kid
+            worth = downloaded(ada, path, reader.trust, tmp_path / path.rpartition("/")[2])
+            assert worth in {Verdict.VALID, Verdict.LOGGED}
 
 
 def test_a_writer_that_is_killed_signs_one_tree_and_loses_no_entry(

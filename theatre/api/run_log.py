@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from theatre.api.issuer_log import append_entries, issuer_home, prove_commitment
 from theatre.api.workspace import utc_now
@@ -56,7 +56,10 @@ from theatre.transparency.policy import Policy
 from theatre.transparency.proofs import LogProof
 from theatre.transparency.run_entries import theatre_commitment, void_reason
 from theatre.transparency.statements import SignedStatement, certificate_statement, sign_statement
-from theatre.transparency.trust import Trust
+from theatre.transparency.trust import Trust, TrustedKey
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Signer
 
 PROOFS: Final = "proofs"
 _LOG: Final = logging.getLogger(__name__)
@@ -281,7 +284,10 @@ async def _sign(
     payload = _statement(trust, known, certificate, proof)
     if logged not in {None, sha256_hex(payload)}:
         raise NotEarnedError("expected the certificate that was logged, got another")
-    return _Signed(proof, payload, _keep_signed(home, trust, known.folder, payload))
+    key = trust.key_at(parse_rfc3339(str(certificate["issued_at"])))
+    return _Signed(
+        proof, payload, _keep_signed(known.folder, payload, key, home.signer(trust, key))
+    )
 
 
 def _statement(
@@ -324,15 +330,15 @@ def _certificate(known: OpenCommitment) -> JsonObject:
         raise NotEarnedError(f"expected the certificate {path}: {error}") from error
 
 
-def _keep_signed(home: TrustHome, trust: Trust, folder: Path, payload: bytes) -> bytes:
+def _keep_signed(folder: Path, payload: bytes, key: TrustedKey, signer: Signer) -> bytes:
     """Return the signed statement, which is durable; one that is there already is taken again."""
     path = folder / STATEMENT
     with suppress(FileNotFoundError, TransparencyError):
         kept = path.read_bytes()
-        signed = SignedStatement.verify(kept, [trust.keys[-1].key])
+        signed = SignedStatement.verify(kept, [key.key])
         if signed.payload == payload:
             return kept
-    made = sign_statement(payload, home.signer(trust))
+    made = sign_statement(payload, signer)
     replace_durably(path, made)
     return made
 

@@ -129,20 +129,24 @@ class TrustHome:
             old = self.folder / _ISSUER
             # A key that was lost is rotated, too.
             with contextlib.suppress(FileNotFoundError):
-                old.rename(self.folder / f"issuer-{trust.keys[-1].key.kid[:16]}.pem")
+                old.rename(self.folder / _kept_as(trust.keys[-1].key))
             rotated = trust.rotated(self._make_issuer(), at=at)
             self.write(rotated)
         return rotated
 
-    def signer(self, trust: Trust) -> Signer:
-        """Return what signs certificates; SigningKeyError where it is not the trusted key."""
-        private = self._private(_ISSUER)
-        key = trust.keys[-1].key
+    def signer(self, trust: Trust, of: TrustedKey | None = None) -> Signer:
+        """Return what signs certificates, with the last key or one that came before it.
+
+        SigningKeyError where it is not the trusted key, or is not there any more.
+        """
+        key = (of or trust.keys[-1]).key
+        name = _ISSUER if key == trust.keys[-1].key else _kept_as(key)
+        private = self._private(name)
         if (
             not isinstance(private, EllipticCurvePrivateKey)
             or IssuerKey.of(private.public_key()) != key
         ):
-            raise SigningKeyError(f"expected the key {key.kid} in {_ISSUER}, got another")
+            raise SigningKeyError(f"expected the key {key.kid} in {name}, got another")
         from securesystemslib.signer import CryptoSigner  # noqa: PLC0415 - as in statements.py
 
         return CryptoSigner(private, key.verifier)
@@ -194,6 +198,10 @@ class TrustHome:
     def _keep(self, name: str, private: EllipticCurvePrivateKey | Ed25519PrivateKey) -> None:
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         replace_durably(self.folder / name, pem, mode=_PRIVATE)
+
+
+def _kept_as(key: IssuerKey) -> str:
+    return f"issuer-{key.kid[:16]}.pem"
 
 
 def _log_key(private: Ed25519PrivateKey) -> VerifierKey:

@@ -5,6 +5,7 @@ Source: docs/contract/trust.md §2. Keys are never dropped: a certificate of las
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -154,6 +155,17 @@ class Trust:
                 f"{last.key.kid} counts, got {format_rfc3339(at)}: set the clock right, or rotate "
                 "the key where it was wrong when this one was made"
             )
+
+    def key_at(self, at: datetime) -> TrustedKey:
+        """Return the key that signs what was issued at `at`, as it counted then.
+
+        Raises SigningKeyError where none did: what another one signs is not valid, for ever.
+        """
+        for one in reversed(self.keys):
+            with contextlib.suppress(SignatureError):
+                one.check_entry(at=at, index=None)
+                return one
+        raise SigningKeyError(f"expected a key that counted at {format_rfc3339(at)}, got none")
 
     def rotated(self, key: IssuerKey, *, at: datetime) -> Trust:
         """Return the trust in which `key` signs from `at` on, and the last one until then."""

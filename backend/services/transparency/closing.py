@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from securesystemslib.signer import Signer
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.errors import LogUnavailableError
@@ -119,8 +120,8 @@ async def close_certified(
     """Sign and store a certificate, and queue the entry that closes its commitment.
 
     CertificateError where it is not of the logged commitment, or its run drew with another nonce
-    than that of the log: then nothing is signed. LogUnavailableError where the key does not answer,
-    or was revoked.
+    than that of the log: then nothing is signed. LogUnavailableError where the key that counted
+    when it was issued does not answer, is not at hand, or was revoked.
     """
     theatre_id = str(certificate["theatre_id"])
     # What is queued before a revocation is logged before it: it waits for this transaction.
@@ -133,7 +134,10 @@ async def close_certified(
     signed = SignedCheckpoint.verify(logged.checkpoint, [keys.trust.log])
     place = commitment_log(LogProof(logged.place, (), logged.checkpoint), signed)
     statement = certificate_statement(certificate, place)
-    sigstore = await _sign(statement, keys)
+    # In a thread: the key may be another machine's.
+    issued_at = parse_rfc3339(str(certificate["issued_at"]))
+    signer = await asyncio.to_thread(keys.signer_at, issued_at)
+    sigstore = await _sign(statement, signer)
     await store_certificate(
         connection, certificate, sigstore=sigstore, statement_sha256=sha256_hex(statement)
     )
@@ -141,10 +145,9 @@ async def close_certified(
     await queue_certificate(connection, theatre_id, entry)
 
 
-async def _sign(statement: bytes, keys: IssuerKeys) -> bytes:
+async def _sign(statement: bytes, signer: Signer) -> bytes:
     try:
-        # In a thread: the key may be another machine's.
-        return await asyncio.to_thread(sign_statement, statement, keys.signer)
+        return await asyncio.to_thread(sign_statement, statement, signer)
     except Exception as error:
         # A KMS raises what its library does. The run is done, and waits for its certificate.
         raise LogUnavailableError(

@@ -27,9 +27,10 @@ from backend.repositories.transparency_log import (
 )
 from backend.settings import Settings, variable
 from theatre.engine.canonical_json import canonical_line
+from theatre.engine.errors import NotFoundError
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.entries import EntryType
-from theatre.transparency.errors import MalformedError, SigningKeyError
+from theatre.transparency.errors import MalformedError, SigningKeyError, TransparencyError
 from theatre.transparency.notes import Sign
 from theatre.transparency.trust import Trust, key_entry
 
@@ -46,9 +47,30 @@ class LogKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuerKeys(LogKeys):
-    """The same, and what signs certificates."""
+    """The same, and what signs certificates; `trust_file` is the `trust.json` that it is of."""
 
     signer: Signer
+    trust_file: Path
+
+    def signer_at(self, at: datetime) -> Signer:
+        """Return what signs what was issued at `at`: by the key that counted then. Blocks.
+
+        LogUnavailableError where that was made after this process began, or is not at hand.
+        """
+        try:
+            trust = Trust.parse(self.trust_file.read_bytes())
+            key = trust.key_at(at)
+            if key.key == self.trust.keys[-1].key:
+                return self.signer
+            self.trust.find_key(key.key.kid)
+            return TrustHome(self.trust_file.parent).signer(trust, key)
+        except NotFoundError as error:
+            raise LogUnavailableError(
+                "expected the key that counts now, got a service from before it was made: start "
+                "the service again"
+            ) from error
+        except (OSError, TransparencyError) as error:
+            raise LogUnavailableError(str(error)) from error
 
 
 def open_keys(settings: Settings, *, at: datetime) -> IssuerKeys:
@@ -65,7 +87,12 @@ def open_keys(settings: Settings, *, at: datetime) -> IssuerKeys:
         home = TrustHome(settings.home / "trust")
         trust = home.open(issuer=settings.issuer, at=at)
         _require_signing(trust)
-        return IssuerKeys(trust=trust, signer=home.signer(trust), sign_log=home.log_signer(trust))
+        return IssuerKeys(
+            trust=trust,
+            signer=home.signer(trust),
+            sign_log=home.log_signer(trust),
+            trust_file=home.folder / "trust.json",
+        )
     missing = [variable(one) for one in ("trust", "issuer_key", "log_key") if one not in named]
     if missing:
         raise SettingsError(
@@ -96,7 +123,7 @@ def _named_keys(path: Path, issuer_uri: str, log_uri: str) -> IssuerKeys:
     def sign_log(message: bytes) -> bytes:
         return bytes.fromhex(log_signer.sign(message).signature)
 
-    return IssuerKeys(trust=trust, signer=signer, sign_log=sign_log)
+    return IssuerKeys(trust=trust, signer=signer, sign_log=sign_log, trust_file=path)
 
 
 def _require_signing(trust: Trust) -> None:

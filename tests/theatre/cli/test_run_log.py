@@ -16,6 +16,8 @@ from tests.theatre.cli.doubler import write_module, write_theatre
 from tests.theatre.echelon_process import Answer, environment
 from tests.theatre.forked_echelon import forked
 from theatre.api import run_log, theatre_run
+from theatre.api.bundle_proofs import Reader
+from theatre.api.checks import check_folder
 from theatre.api.commitments import commit_template
 from theatre.api.issuer_log import append_entries, issuer_home, read_record
 from theatre.api.run_log import close_commitment, log_commitment, sweep
@@ -23,6 +25,7 @@ from theatre.api.template_files import require_valid
 from theatre.api.workspace import Workspace, utc_now
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode
+from theatre.engine.bundle_check import Verdict
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.commitment import close_by
@@ -357,6 +360,18 @@ def test_what_is_certified_is_signed_before_its_key_is_changed(
     unsigned.is_closed_once(theatre_id)
     statement = (unsigned.bundle(theatre_id) / "proofs/certificate.sigstore.json").read_bytes()
     assert SignedStatement.verify(statement, unsigned.trust.issuer_keys()).kid == key.key.kid
+
+
+def test_what_was_certified_under_the_last_key_is_signed_with_it(unsigned: Place) -> None:
+    """By a process that lived while another one rotated: the next key does not count for it."""
+    (theatre_id,), (key,) = unsigned.store.theatre_ids(), unsigned.trust.keys
+    unsigned.issuer.rotate(unsigned.trust, at=utc_now() + timedelta(seconds=2))
+    asyncio.run(sweep(at=utc_now()))
+    unsigned.is_closed_once(theatre_id)
+    statement = (unsigned.bundle(theatre_id) / "proofs/certificate.sigstore.json").read_bytes()
+    assert SignedStatement.verify(statement, unsigned.trust.issuer_keys()).kid == key.key.kid
+    reader = Reader(trust=unsigned.trust, words="signed", log=None)
+    assert check_folder(unsigned.bundle(theatre_id), reader=reader).verdict is Verdict.LOGGED
 
 
 def test_no_run_begins_by_a_clock_that_is_behind_its_key(
