@@ -283,7 +283,7 @@ def _check_and_store(
         return
     for name, path in view.product_theatre_config.data_paths().items():
         resources.data.copy_committed(path, sha256=view.dataset_hashes[name], uploads=uploads)
-    verify_datasets(view, resources.data)
+    verify_datasets(view, resources.data, resources.runners)
     faults = tuple(qualification_faults(document, view, resources.data, lambda: trust))
     if faults:
         raise InvalidTemplateError(f"refused is {faults[0].detail}", violations=faults)

@@ -53,6 +53,7 @@ from tests.theatre.runs import (
     answer_as_asked,
     episodes,
     pilot_stage,
+    with_changes,
 )
 from tests.theatre.test_bundle_check_runs import backtested
 from tests.theatre.test_bundle_check_verdicts import invented_history
@@ -69,6 +70,7 @@ from theatre.engine.canonical_json import (
     canonical_bytes,
     canonical_line,
     parse_object,
+    sha256_hex,
 )
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import RunContext
@@ -288,6 +290,27 @@ def duplicates(folder: Path) -> str:
     assessment: Any = finished.document("tier.json")["assessment"]
     caps: list[str] = assessment["caps"]
     return "; ".join(f"cap: {cap}" for cap in caps if "per-criterion" not in cap)
+
+
+def unsent_numbers(folder: Path) -> str:
+    """Number the copies of one debate where the number is sent to no one."""
+    given = read_template(REPOSITORY / "fixtures" / "templates" / "product_debate_auditor_v1.json")
+    config = cast("Mapping[str, str]", given["product_theatre_config"])
+    data = REPOSITORY / "fixtures" / config["replay_data_path"]
+    first: Any = parse_object(data.read_bytes().splitlines()[0])
+    asked = first["input_data"]
+    lines = b"".join(
+        canonical_line({**first, "episode_id": f"e-{at}", "input_data": {**asked, "at": at}})
+        for at in range(60)
+    )
+    copies = folder / config["replay_data_path"]
+    copies.parent.mkdir()
+    copies.write_bytes(lines)
+    hashes = {f"/dataset_hashes/{config['replay_dataset_id']}": sha256_hex(lines)}
+    template = folder / "template.json"
+    template.write_bytes(canonical_bytes(with_changes(given, hashes)))
+    answer = forked("theatre", "run", template, "--quiet", "--json", home=folder / "home")
+    return f"refused: {answer.document['error']['code']}"
 
 
 def numbered_copies(folder: Path) -> str:
@@ -658,6 +681,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "invented-history": invented,
     "duplicates": duplicates,
     "numbered-copies": numbered_copies,
+    "unsent-numbers": unsent_numbers,
     "other-interpreter": other_interpreter,
     "borrowed-skill": borrowed_skill,
     "good-form": good_form,

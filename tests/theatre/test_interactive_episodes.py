@@ -36,7 +36,9 @@ from theatre.engine.models import EpisodePlay, EpisodeRunner
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import RunContext
 from theatre.engine.rlmf_export import RlmfExport
+from theatre.engine.schema_registry import SchemaViolation
 from theatre.engine.scoring.repeats import outputs_of
+from theatre.scorers import load_episode_runners
 
 PLAYED: dict[str, JsonValue] = {"/product_theatre_config/episode_runner": "countdown"}
 TURNS = 3
@@ -213,6 +215,52 @@ def test_a_forged_episode_does_not_play_out_as_recorded(
 ) -> None:
     bundle = store(forged(load(run.bundle), seq, edit), tmp_path / "bundle")
     assert "invocations" in failed(checked(bundle, RUNNER))
+
+
+def test_an_input_that_the_runner_does_not_take_is_refused_by_the_check(run: Finished) -> None:
+    closed = replace(RUNNER, input_schema={"required": ["scenario"]})
+    assert "invocations" in failed(checked(run.bundle, closed))
+
+
+SEED = "0a" * 32
+CASE: JsonObject = {"debate_id": "d"}
+DEBATE: JsonObject = {"turns": ["one"]}
+PROBE: JsonObject = {"case": CASE, "opening": {}}
+TAKEN: list[tuple[str, JsonObject]] = [
+    ("axion", {"scenario": "basic", "scenario_seed": SEED}),
+    ("axion_pair", {"scenario": "social", "scenario_seed": SEED, "clutter": 4}),
+    ("debate", {"play": "audit", "debate": DEBATE, "earlier": {}, "twin": {"debate": DEBATE}}),
+    ("debate", {"play": "team", "case": CASE}),
+    ("debate", {"play": "control", "case": CASE}),
+    ("debate", {"play": "probes", "begun_true": PROBE, "begun_false": PROBE}),
+]
+NOT_TAKEN: list[tuple[str, JsonObject]] = [
+    *((runner, {**one, "note": "another"}) for runner, one in TAKEN),
+    ("axion", {"scenario": "basic", "scenario_seed": SEED.upper()}),
+    ("axion", {"scenario": "basic", "scenario_seed": f"{SEED}00"}),
+    ("axion", {"scenario": "basic", "scenario_seed": SEED, "clutter": 0}),
+    ("debate", {}),
+    ("debate", {"play": "audit"}),
+    ("debate", {"play": "audit", "debate": DEBATE, "earlier": None}),
+    ("debate", {"play": "audit", "debate": DEBATE, "twin": {"debate": DEBATE, "note": 1}}),
+    ("debate", {"play": "team", "case": {}}),
+    ("debate", {"play": "probes", "begun_true": PROBE, "begun_false": {**PROBE, "note": 1}}),
+]
+
+
+def faults(runner: str, one: JsonObject) -> list[SchemaViolation]:
+    return REGISTRY.validate_inline(load_episode_runners()[runner].input_schema, one)
+
+
+@pytest.mark.parametrize(("runner", "one"), TAKEN)
+def test_a_shipped_runner_takes_what_it_can_play(runner: str, one: JsonObject) -> None:
+    assert faults(runner, one) == []
+
+
+@pytest.mark.parametrize(("runner", "one"), NOT_TAKEN)
+def test_it_takes_no_member_that_no_play_looks_at(runner: str, one: JsonObject) -> None:
+    """By such a one copies of a question would count as many, and by a gap a play would crash."""
+    assert faults(runner, one) != []
 
 
 def test_another_version_of_the_runner_is_unavailable_not_wrong(run: Finished) -> None:

@@ -29,7 +29,7 @@ from theatre.files.datasets import DatasetRoots, verify_datasets
 from theatre.oracles.dataset_copies import refuse_dataset_copies
 from theatre.oracles.endpoints import BY_URL, REGISTERED, endpoints, environment_for, isolation_for
 from theatre.oracles.errors import AddressNotAllowedError
-from theatre.scorers import load_scorers, scorers_in_use
+from theatre.scorers import load_episode_runners, load_scorers, scorers_in_use
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ async def commit_template(
     """
     if isinstance(template.view, ProductTheatreTemplate):
         roots = workspace.datasets_for(template_folder)
-        verify_datasets(template.view, roots)
+        verify_datasets(template.view, roots, load_episode_runners())
         for fault in qualification_faults(template.document, template.view, roots):
             raise QualificationError(f"{fault.pointer}: {fault.detail}")
     return await _commit(

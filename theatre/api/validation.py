@@ -135,7 +135,7 @@ def _preview(
         return None, []
     scorers = load_scorers()
     try:
-        verify_datasets(view, roots)
+        verify_datasets(view, roots, load_episode_runners())
         preview = preview_evidence(
             document,
             view,

@@ -13,6 +13,7 @@ from theatre.engine.schema_registry import SchemaViolation, json_pointer
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.files.datasets import DatasetRoots, verify_datasets
+from theatre.scorers import load_episode_runners
 
 _OF_NUMBERS = "numeric_tolerance"
 
@@ -32,7 +33,7 @@ def data_faults(
     name = view.product_theatre_config.replay_dataset_id
     at = json_pointer("dataset_hashes", name)
     try:
-        verify_datasets(view, datasets)
+        verify_datasets(view, datasets, load_episode_runners())
         provider = TheatreScoringProvider(document, scorers)
         with open_datasets(view, datasets) as opened:
             gold = opened.gold_labels(view.product_theatre_config.gold_label_dataset_id)

@@ -9,26 +9,41 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from theatre.engine.errors import DatasetError, DatasetMismatchError
-from theatre.engine.models import read_episodes, read_gold_labels
+from theatre.engine.models import EpisodeRunner, read_episodes, read_gold_labels
 from theatre.engine.replay import DatasetSource
 from theatre.engine.replay.context import open_datasets
 from theatre.engine.replay.preflight import largest_episode_bytes
-from theatre.engine.schema_registry import Quoted, phrase
+from theatre.engine.schema_registry import Quoted, SchemaRegistry, phrase
 from theatre.engine.templates import ProductTheatreTemplate
 
 # What is looked at in ground truth before anything is committed to it.
 
 
-def verify_datasets(view: ProductTheatreTemplate, datasets: DatasetSource) -> None:
-    """Hash and parse every dataset that the template names; DatasetError for the first defect."""
+def verify_datasets(
+    view: ProductTheatreTemplate,
+    datasets: DatasetSource,
+    runners: Mapping[str, EpisodeRunner],
+) -> None:
+    """Hash and parse every dataset that the template names; DatasetError for the first defect.
+
+    An input that the runner of interactive episodes, if it is one of `runners`, cannot play is one.
+    """
     config = view.product_theatre_config
+    runner, registry = runners.get(config.episode_runner), SchemaRegistry()
+    schema = {} if runner is None else runner.input_schema
     with open_datasets(view, datasets) as opened:
-        episodes = read_episodes(opened.replay.lines(), max_bytes=largest_episode_bytes(view))
-        ids = {episode.episode_id for episode in episodes}
+        ids = set()
+        for episode in read_episodes(opened.replay.lines(), max_bytes=largest_episode_bytes(view)):
+            ids.add(episode.episode_id)
+            if faults := registry.validate_inline(schema, episode.input_data):
+                raise DatasetError(
+                    f"line {episode.seq}: expected input_data for {config.episode_runner}, got at "
+                    f"{faults[0].pointer or '/'}: {faults[0].detail}"
+                )
         if not ids:
             raise DatasetError(
                 phrase("expected episodes in ", Quoted(config.replay_data_path), ", got none")

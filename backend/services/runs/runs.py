@@ -226,7 +226,7 @@ def _checked_data(
     resources: TheatreResources,
 ) -> str | None:
     """Verify what a run will read, and return the SHA-256 of what it reads instead, if it does."""
-    verify_datasets(template, resources.data)
+    verify_datasets(template, resources.data, resources.runners)
     if ground_truth_path is None:
         return None
     sha256 = resources.data.take(ground_truth_path, uploads=uploads)

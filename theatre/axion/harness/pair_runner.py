@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import Any, cast
 
 from theatre.axion.harness.probes import Probe
-from theatre.axion.harness.theatre_runner import max_calls, questions
+from theatre.axion.harness.theatre_runner import INPUT, max_calls, questions
 from theatre.axion.kernel.probe_engine import FAIL, PASS
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import EpisodePlay, EpisodeRunner, Turn
@@ -81,4 +81,5 @@ RUNNER = EpisodeRunner(
     max_calls=2 * max_calls(STEPS, REVISITS),
     play=play,
     constructs=2,
+    input_schema=INPUT,
 )

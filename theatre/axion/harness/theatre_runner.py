@@ -27,7 +27,7 @@ from theatre.axion.harness.records import (
     episode_record,
     strictest,
 )
-from theatre.axion.harness.scenarios import scenario
+from theatre.axion.harness.scenarios import SCENARIOS, scenario
 from theatre.axion.interfaces.mci_latent import MCI_LATENT
 from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS
 from theatre.engine.canonical_json import JsonObject
@@ -179,4 +179,22 @@ def _verdict(held: bool) -> str:  # noqa: FBT001 - the one thing it is about
     return PASS if held else FAIL
 
 
-RUNNER = EpisodeRunner(name="axion", version="3", max_calls=max_calls(STEPS, REVISITS), play=play)
+INPUT: JsonObject = {
+    "type": "object",
+    "required": ["scenario", "scenario_seed"],
+    "properties": {
+        "scenario": {"enum": [*SCENARIOS]},
+        # Of one length: a key of an HMAC is the same with zeros behind it.
+        "scenario_seed": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        "clutter": {"type": "integer", "minimum": 1, "maximum": 64},
+    },
+    "additionalProperties": False,
+}
+
+RUNNER = EpisodeRunner(
+    name="axion",
+    version="3",
+    max_calls=max_calls(STEPS, REVISITS),
+    play=play,
+    input_schema=INPUT,
+)

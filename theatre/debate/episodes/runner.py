@@ -210,6 +210,33 @@ def _probes(input_data: JsonObject, seed: str) -> EpisodePlay:
     return result
 
 
+def _members(required: JsonObject, others: JsonObject | None = None) -> JsonObject:
+    known = {**required, **(others or {})}
+    return {"required": [*required], "properties": known, "additionalProperties": False}
+
+
+_OBJECT: JsonObject = {"type": "object"}
+_CASE: JsonObject = {"case": {"type": "object", "required": ["debate_id"]}}
+_AUDITED: tuple[JsonObject, JsonObject] = ({"debate": _OBJECT}, {"earlier": _OBJECT})
+_INPUTS = {
+    "audit": _members(
+        {"play": {}, **_AUDITED[0]}, {**_AUDITED[1], "twin": _OBJECT | _members(*_AUDITED)}
+    ),
+    **dict.fromkeys(("team", "control"), _members({"play": {}, **_CASE})),
+    "probes": _members(
+        {"play": {}, **dict.fromkeys(BEGUN, _OBJECT | _members({**_CASE, "opening": _OBJECT}))}
+    ),
+}
+_INPUT: JsonObject = {
+    "type": "object",
+    "required": ["play"],
+    "properties": {"play": {"enum": [*_INPUTS]}},
+    "allOf": [
+        {"if": {"properties": {"play": {"const": name}}}, "then": members}
+        for name, members in _INPUTS.items()
+    ],
+}
+
 _PLAYS = {"audit": _audit, "team": _team, "control": _control, "probes": _probes}
 
 RUNNER = EpisodeRunner(
@@ -217,5 +244,6 @@ RUNNER = EpisodeRunner(
     version="2",
     max_calls=max(len(AGENTS) * TEAM_ROUNDS, len(AGENTS) * CONTROL_ROUNDS * (1 + 1 + MAX_RETRIES)),
     play=play,
+    input_schema=_INPUT,
     own_words=frozenset({"findings", "twin_findings", "action", "confidence"}),
 )

@@ -214,6 +214,7 @@ class RecordChecker:
         self._scorers = scorers
         self._gold = truth.gold
         self._runner = installed.runners.get(plan.episode_runner)
+        self._registry = installed.registry
         self._members = members_of(PlayedRecord if self._runner else EpisodeRecord)
         if not isinstance(scorers, Cause) and scorers.needs_judge:
             self._members |= {JUDGEMENTS, JUDGE_SEED}
@@ -371,6 +372,9 @@ class RecordChecker:
             self.other_runner = Cause(f"runner {named}", unavailable=True)
             self._ledger.cannot(CheckId.INVOCATIONS, self.other_runner)
             return
+        if faults := self._registry.validate_inline(runner.input_schema, episode.input_data):
+            found = f"at {faults[0].pointer or '/'}: {faults[0].detail}"
+            raise DefectError(f"input_data that {runner.pin} plays", found)
         play = runner.play(episode.input_data, self._draws.play_seed(episode.episode_id))
         made, result = 0, None
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
@@ -42,6 +42,8 @@ class EpisodeRunner:
     has. The same answers give the same requests and the same result: the check plays every
     episode again. It never raises on an answer, whatever that holds. `own_words` are the members of
     the result that hold what a construct said, as it said it, and nothing that the play made of it.
+    `input_schema` is the JSON Schema of an input, with no member that `play` does not look at: by
+    such a one a copy would pass for another question.
     """
 
     name: str
@@ -50,6 +52,7 @@ class EpisodeRunner:
     play: Callable[[JsonObject, str], EpisodePlay]
     constructs: int = 1
     own_words: frozenset[str] = frozenset()
+    input_schema: JsonObject = field(default_factory=dict)
 
     @property
     def pin(self) -> str:
