@@ -141,14 +141,23 @@ def _construct_of(item: pytest.Function) -> Callable[..., object] | None:
     )
 
 
-def _run(template: Path, construct: Callable[..., object] | None, *, is_certified: bool) -> Run:
+def _run(
+    template: Path,
+    construct: Callable[..., object] | None,
+    *,
+    is_certified: bool,
+    new: bool = False,
+) -> Run:
     import theatre  # noqa: PLC0415 - a session without such tests must not wait for it
 
     try:
-        return theatre.run(template, construct=construct, rehearsal=not is_certified)
+        return theatre.run(template, construct=construct, rehearsal=not is_certified, new=new)
     except theatre.InterruptedRunError as error:
         raise KeyboardInterrupt(str(error)) from error
     except theatre.TheatreError as error:
+        if error.code == "state-conflict" and not new:
+            # Another worker's test has the same commitment: its run is not this one's to go on.
+            return _run(template, construct, is_certified=is_certified, new=True)
         # Without what came before: pytest would print both.
         raise pytest.fail.Exception(f"{error.code}: {error}", pytrace=False) from None
 

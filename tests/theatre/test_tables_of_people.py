@@ -51,6 +51,8 @@ NO_CSV: dict[str, tuple[bytes, str]] = {
     "quotation marks in a text": (b'text,label\n"he said "hi" there",x\n', "after line 1"),
     "a carriage return in a text": (b"text,label\na\rb,x\n", "in line 2"),
     "a text that is too long": (b"text,label\n" + b"x" * 140_000 + b",x\n", "JSON Lines"),
+    "of Excel on Windows": ("text,label\nü,x\n".encode("cp1252"), "save it as UTF-8"),
+    "of Excel as Unicode text": ("text,label\nü,x\n".encode("utf-16"), "save it as UTF-8"),
     "a value too few": (b"text,label\n\na,x\n\nb\n", "in line 5"),
 }
 
@@ -68,6 +70,29 @@ def test_a_text_of_json_may_hold_any_separator(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text('{"q": "a\u2028b\u0085c", "answer": "x"}\r\n\n', encoding="utf-8")
     assert read_table(path).rows == ({"q": "a\u2028b\u0085c", "answer": "x"},)
+
+
+NO_LINES: dict[str, tuple[bytes, str]] = {
+    "a list": (b'[\n {"q": "a", "answer": "x"}\n]\n', "each of the list into a line of its own"),
+    "another encoding": ('{"q": "ü", "answer": "x"}'.encode("cp1252"), "save it as UTF-8"),
+    "an object over lines": (b'{\n "q": "a"\n}\n', "write one into a line of its own"),
+}
+
+
+@pytest.mark.parametrize("written", NO_LINES)
+def test_what_is_no_json_lines_says_what_to_do(tmp_path: Path, written: str) -> None:
+    data, said = NO_LINES[written]
+    path = tmp_path / "mine.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(TableError, match=said):
+        read_table(path)
+
+
+def test_a_table_with_nothing_to_ask_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("id,label\n1,x\n2,y\n", encoding="utf-8")
+    with pytest.raises(TableError, match="a column to ask"):
+        ground_truth(read_table(path))
 
 
 def test_ids_in_capitals_are_ids(tmp_path: Path) -> None:

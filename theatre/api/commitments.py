@@ -41,12 +41,12 @@ def commit_named(template: ValidTemplate, folder: Path, workspace: Workspace) ->
     OutboundPolicyError, OutboundRefusedError, and what `commit_template` raises.
     """
     if isinstance(template.view, ProductTheatreTemplate):
-        for doubt in _check_named(template.view, workspace, folder):
+        for doubt in check_named(template.view, workspace, folder):
             _LOG.warning("%s", doubt)
     return complete(commit_template(template, template_folder=folder, workspace=workspace))
 
 
-def _check_named(
+def check_named(
     template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
 ) -> list[str]:
     """Judge what a template names before it is committed; return what is doubtful.
@@ -73,7 +73,8 @@ def name_variable_in_errors() -> Iterator[None]:
     try:
         yield
     except AddressNotAllowedError as error:
-        raise AddressNotAllowedError(f"{error}: name it in {OUTBOUND_ALLOW}") from error
+        line = "" if error.entry is None else f": export {OUTBOUND_ALLOW}={error.entry}"
+        raise AddressNotAllowedError(f"{error}: name it in {OUTBOUND_ALLOW}{line}") from error
 
 
 async def commit_template(

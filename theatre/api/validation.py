@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from theatre.api.commitments import check_named
 from theatre.api.draft_files import resolve_file
 from theatre.api.qualifications import qualification_faults
 from theatre.api.results import Validation
@@ -28,6 +29,11 @@ from theatre.engine.scoring.run_controls import FEWEST_CONTROLS
 from theatre.engine.templates import ProductTheatreTemplate, TemplateView
 from theatre.files.datasets import DatasetRoots, verify_datasets
 from theatre.files.evidence_preview import preview_evidence
+from theatre.oracles.errors import (
+    OutboundPolicyError,
+    OutboundRefusedError,
+    UnknownConstructError,
+)
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_episode_runners, load_scorers
 
@@ -83,7 +89,37 @@ def _look_at_files(
         evidence, found = _preview(document, view, roots)
     if evidence is not None:
         found = [*data_faults(document, view, roots, load_scorers())]
-    return evidence, [*found, *stale_versions(view, workspace.places(folder))]
+        found = found or [*_unmeasurable(view, evidence)]
+    found += stale_versions(view, workspace.places(folder))
+    return evidence, [*found, *_refused_addresses(view, workspace, folder)]
+
+
+def _refused_addresses(
+    view: ProductTheatreTemplate, workspace: Workspace, folder: Path
+) -> Iterator[SchemaViolation]:
+    """Yield the first address that a run would not call; an unknown id is another rule's."""
+    try:
+        check_named(view, workspace, folder)
+    except (OutboundPolicyError, OutboundRefusedError) as error:
+        yield SchemaViolation(
+            "/product_theatre_config/adapter_endpoint", "endpoint-allowed", str(error)
+        )
+    except UnknownConstructError:
+        return
+
+
+def _unmeasurable(view: ProductTheatreTemplate, evidence: JsonObject) -> Iterator[SchemaViolation]:
+    """Yield each criterion of which no trivial answer is right or wrong: it has no measure."""
+    baselines: Any = evidence["baselines"]
+    for criterion, chosen in view.scoring.criteria_scorers.items():
+        if all(one is None for one in baselines["criteria"][criterion].values()):
+            yield SchemaViolation(
+                pointer=json_pointer("scoring", "criteria_scorers", criterion),
+                rule="expectation-unmeasurable",
+                detail=f"expected expectations that {chosen.scorer} can compare, got others (a "
+                "text for a list or an object, say): every answer would be unscored; "
+                "docs/scorers.md says what each scorer takes",
+            )
 
 
 def _foreseen_caps(document: JsonObject, evidence: JsonObject) -> Iterator[SchemaViolation]:

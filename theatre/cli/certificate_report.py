@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,13 @@ from theatre.cli.tables import (
 from theatre.engine.bundle_check.arithmetic import identity
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.models import SINGLE_CALL
+from theatre.engine.rlmf_export import SealedBundle, outputs_of
 from theatre.engine.scoring import COMPOSITE
 from theatre.engine.scoring.provider import Absent, at_path
 from theatre.pages.wording import best_baseline
 
 _FIRST = 20
-"""So many answers are looked at for a member that none has."""
+"""So many answers are looked at for a member that none has, or all have as a text."""
 
 
 def print_certificate(bundle: Path, *, rows: Iterable[tuple[str, str]] = ()) -> None:
@@ -54,7 +56,7 @@ def print_certificate(bundle: Path, *, rows: Iterable[tuple[str, str]] = ()) -> 
         ("criterion", "score", "95 % interval", "scored", "failed", "best trivial answer"),
         _score_rows(certificate),
     )
-    _print_absent(bundle, certificate["scores"])
+    _print_unread(bundle, certificate["scores"])
     echo("")
     counts = certificate["episode_counts"]
     parts = ", ".join(f"{name} {n}" for name, n in counts.items() if name != "total" and n)
@@ -99,30 +101,51 @@ def print_comparison(bundles: Mapping[str, Path]) -> None:
     print_table(("criterion", *bundles), rows)
 
 
-def _print_absent(bundle: Path, scores: Mapping[str, float | None]) -> None:
-    """Say where a criterion has 0 because none of the first answers has the member it reads.
+def _print_unread(bundle: Path, scores: Mapping[str, float | None]) -> None:
+    """Say why a criterion has 0 where the first answers lack the member that it reads.
 
-    Or where all that they have is a text that holds it.
+    Or where all that they have is a text that holds it, or a text where a number is expected.
     """
     template = _document(bundle / "template.json")
     choices = template["scoring"].get("criteria_scorers") or {}
     zeros = [name for name, score in scores.items() if score == 0 and name in choices]
-    if template["product_theatre_config"].get("episode_runner", SINGLE_CALL) != SINGLE_CALL:
+    runner = template["product_theatre_config"].get("episode_runner", SINGLE_CALL)
+    if not zeros or runner != SINGLE_CALL:
         return
-    paths = sorted((bundle / "invocations").glob("*.json"))[: _FIRST if zeros else 0]
-    last = [_document(path)["calls"][-1]["attempts"][-1]["response"] for path in paths]
-    answers = [one["output_data"] for one in last if one["output_data"]]
-    texts = [value for one in answers for value in one.values()]
+    firsts = islice(SealedBundle(bundle).episodes(), _FIRST)
+    answers = [
+        (output, one.truth.expected_output or {})
+        for one in firsts
+        for output in [*outputs_of(one.record).values()][-1:]
+    ]
+    texts = [value for output, _ in answers for value in output.values()]
     is_text = all(isinstance(value, str) and value.startswith("{") for value in texts)
     hint = """; they are JSON as text, which "answer": {"from": "json"} reads""" if is_text else ""
     for name in zeros if answers else ():
         # With a colon it names another construct of a chain.
-        field = (choices[name].get("params") or {}).get("field", ":")
-        is_absent = all(isinstance(at_path(one, field), Absent) for one in answers)
-        if ":" not in field and (is_absent or hint):
-            seen = ", ".join(answers[0])
-            but = f"{'but ' if is_absent else ''}answers have: {seen}"
+        params = choices[name].get("params") or {}
+        field = params.get("field", ":")
+        if ":" in field:
+            continue
+        said = [at_path(output, field) for output, _ in answers]
+        right = [at_path(expected, params.get("expected", field)) for _, expected in answers]
+        is_absent = all(isinstance(one, Absent) for one in said)
+        if is_absent or hint:
+            but = f"{'but ' if is_absent else ''}answers have: {', '.join(answers[0][0])}"
             echo(f"note: {name} reads {field}, {but}{hint}")
+        elif all(map(_is_text_for_number, said, right)):
+            echo(
+                f"note: {name} reads {said[0]!r:.40} where {right[0]!r:.40} is expected: a text "
+                "never equals a number"
+            )
+
+
+def _is_text_for_number(said: object, right: object) -> bool:
+    """Tell whether one is a text and the other a number or a truth value."""
+    plain = (int, float)
+    return (isinstance(said, str) and isinstance(right, plain)) or (
+        isinstance(said, plain) and isinstance(right, str)
+    )
 
 
 def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -87,8 +87,9 @@ def _bundle(run: str, workspace: Workspace) -> Path:
     run that is not sealed.
     """
     folder = Path(run)
-    if not folder.is_dir() and run in workspace.store.theatre_ids():
-        folder = workspace.store.view(run).folder
+    theatre_id = run if folder.is_dir() else workspace.store.begun_with(run)
+    if theatre_id in workspace.store.theatre_ids():
+        folder = workspace.store.folder(theatre_id)
     if not folder.is_dir():
         raise NotFoundError(f"expected a folder or the id of a theatre, got {run:.200}")
     found = find_recorded_run(folder, workspace)

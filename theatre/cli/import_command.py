@@ -124,6 +124,8 @@ def _read(  # one argument an option
 def _print(report: JsonObject, out: Path, *, ground_truth: bool) -> None:
     document: Any = report
     echo(f"{document['samples']} samples of {document['harness'] or 'a table'}")
+    if document["unanswered"] and not ground_truth:
+        echo(f"{document['unanswered']} have no answer: they count 0 here, and may not count there")
     rows = [
         (
             one["measure"],

@@ -33,6 +33,7 @@ _MISSING = {
 }
 """What a recipe needs that `init` cannot write."""
 
+_OF_OBJECTS, _OF_LISTS = "measure: field_match", "measure: set_f1"
 _ENDING = {"python": "py", "node": "mjs"}
 _KINDS = ("python", "node", "http", "command", "openai")
 _VERSION = re.compile("[0-9a-f]{7,64}")
@@ -192,8 +193,19 @@ def _ask_construct(*, asks: bool) -> str:
 
 
 def _ask_of(name: str) -> str:
-    answer: str = click.prompt(_QUESTIONS[name])
+    read = _known_version if name == "version" else None
+    answer: str = click.prompt(_QUESTIONS[name], value_proc=read)
     return answer
+
+
+def _known_version(written: str) -> str:
+    if _VERSION.fullmatch(written):
+        return written
+    raise click.UsageError(
+        f"expected --version as 7 to 64 hex digits in lower case, got {written!r:.80}: what a "
+        "service reports cannot be computed here, and another one in an answer is an error of "
+        "that episode"
+    )
 
 
 def _known_construct(written: str) -> str:
@@ -226,12 +238,8 @@ def _refuse_contradictions(wishes: Wishes) -> None:
                 f"expected --{name} with --construct {wishes.construct}, got none: "
                 f"{_QUESTIONS[name][0].lower()}{_QUESTIONS[name][1:]}"
             )
-    if wishes.construct == "http" and not _VERSION.fullmatch(wishes.version or ""):
-        raise click.UsageError(
-            f"expected --version as 7 to 64 hex digits in lower case, got {wishes.version!r:.80}: "
-            "what a service reports cannot be computed here, and another one in an answer is an "
-            "error of that episode"
-        )
+    if wishes.construct == "http":
+        _known_version(wishes.version or "")
     try:
         shlex.split(wishes.command or "")
     except ValueError as error:
@@ -267,8 +275,10 @@ def project_files(wishes: Wishes, truth: GroundTruth | None) -> dict[str, str]:
     shown = truth or ground_truth(read_table(_recipe_folder(wishes.recipe) / DATA))
     files = {DATA: recipe[DATA]} if truth is None else {DATA: truth.lines.decode()}
     sources = {name: text for name, text in recipe.items() if name.endswith(".py")}
-    if wishes.construct == "python" and (truth is None or len(sources) > 1):
-        # A chain is two constructs in a row: with other data they are still the ones to edit.
+    keeps = truth is None or len(sources) > 1 or wishes.recipe in _MISSING
+    if wishes.construct == "python" and keeps:
+        # A chain is two constructs in a row, and a judge is answered with claims: with other data
+        # they are still the ones to edit.
         files |= sources
     elif wishes.construct in _ENDING:
         name = f"solution.{_ENDING[wishes.construct]}"
@@ -327,24 +337,43 @@ def _draft(text: str, wishes: Wishes, truth: GroundTruth | None, shown: GroundTr
 
 
 def _with_data(text: str, wishes: Wishes, truth: GroundTruth | None) -> str:
-    """Return the draft of a recipe with what the data have as answers."""
+    """Return the draft of a recipe with what the data have as answers.
+
+    Raises UsageError for data of which the recipe's scorer can make nothing.
+    """
     if truth is None:
         return text
-    name = f"name: {_json(_title(wishes, truth))}"
-    if set(truth.answers) == set(re.findall(r"(?m)^answer: (\S+)$", text)):
-        # What the recipe says of its own rows would stand on the certificate.
-        own = [line for line in text.splitlines() if not line.startswith(("name:", "#"))]
-        return "\n".join([*own, name, ""])
-    # Comments and name are about the recipe's rows.
-    others = ("  ", "answer:", "name:", "#")
-    lines = [line for line in text.splitlines() if not line.startswith(others)]
-    kept = [line for line in lines if not line.startswith(("measure:", "measures:"))]
-    if len(truth.answers) == 1:
-        measure = next((line for line in lines if line.startswith("measure: ")), "")
-        own = [f"answer: {_word(truth.answers[0])}", measure or "measure: exact_match"]
-    else:
-        own = ["measure: field_match"]
-    return "\n".join([*kept, *own, name, ""])
+    # Comments and name are about the recipe's rows, and the name would stand on the certificate.
+    members = {one.partition(":")[0]: one for one in re.findall(r"(?m)^\w+:.*(?:\n .*)*", text)}
+    members.pop("name")
+    _refuse_unfit(members.get("measure", ""), wishes, truth)
+    is_own = set(truth.answers) != set(re.findall(r"\banswer: (\w+)", text))
+    if is_own and wishes.recipe not in _MISSING:
+        measure = members.pop("measure", "measure: exact_match")
+        members = {name: members[name] for name in members if name not in {"answer", "measures"}}
+        if len(truth.answers) > 1 or measure == _OF_OBJECTS:
+            members["measure"] = _OF_OBJECTS
+        else:
+            members |= {"answer": f"answer: {_word(truth.answers[0])}", "measure": measure}
+    return "\n".join([*members.values(), f"name: {_json(_title(wishes, truth))}", ""])
+
+
+def _refuse_unfit(measure: str, wishes: Wishes, truth: GroundTruth) -> None:
+    """Refuse texts where lists are compared, and rows without what a model judges by."""
+    asked = json.loads(truth.lines.partition(b"\n")[0])["input_data"]
+    if wishes.recipe in _MISSING and not isinstance(asked.get("record"), dict):
+        raise click.UsageError(
+            f"expected rows with a record (title, description, diff_content) with --recipe "
+            f"{wishes.recipe}, got {', '.join(asked) or 'none'}: the model judges claims by it. "
+            "Write such rows as JSON Lines, or take another recipe"
+        )
+    first = truth.frequent.get(truth.answers[0])
+    if measure == _OF_LISTS and len(truth.answers) == 1 and not isinstance(first, list):
+        raise click.UsageError(
+            f"expected a list in {truth.answers[0]} with --recipe {wishes.recipe}, got "
+            f"{_json(first)[:_SHOWN]}: write rows as JSON Lines, with a list in each, or take "
+            f"another recipe, such as {DEFAULT_RECIPE}"
+        )
 
 
 def _title(wishes: Wishes, truth: GroundTruth | None) -> str:

@@ -13,7 +13,9 @@ from theatre.cli.certificate_report import print_preview
 from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
 from theatre.cli.reports import print_violations
 
-_REFUSED_AT_THE_COMMITMENT = frozenset({"dataset-file", "no-evidence-preview", "construct-version"})
+_REFUSED_AT_THE_COMMITMENT = frozenset(
+    {"dataset-file", "no-evidence-preview", "construct-version", "endpoint-allowed"}
+)
 
 
 @click.command()

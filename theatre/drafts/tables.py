@@ -225,6 +225,11 @@ def ground_truth(
     else:
         id_column = _id_column(table.columns)
         others = [name for name in table.columns if name not in {*chosen, id_column}]
+        if not (inputs or others):
+            raise TableError(
+                f"expected a column to ask in {table.source} next to id and answer, got "
+                f"{', '.join(table.columns)}: each question would be the same"
+            )
         episodes = tuple(_episodes(table, chosen, list(inputs) or others, id_column))
     _refuse_repeated(table, episodes)
     expected = [cast("JsonObject", one["expected_output"]) for one in episodes]

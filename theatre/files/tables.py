@@ -13,6 +13,7 @@ from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import DatasetError, ParseError
 
 _SHOWN_ROWS = 5
+_SAVE = 'save it as UTF-8 (Excel: "CSV UTF-8")'
 _SEPARATOR = re.compile(r"sep=(.)\r?\n?")
 """The first line that Excel writes and reads, and that is no row."""
 
@@ -47,9 +48,11 @@ def csv_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
                     odd.append(str(number))
                 elif not odd:
                     yield number, dict(zip(columns, row, strict=True))
-        except (csv.Error, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise TableError(f"expected CSV in UTF-8 in {path}, got {error}: {_SAVE}") from error
+        except csv.Error as error:
             raise TableError(
-                f"expected CSV in UTF-8 in {path}, got {error} after line {number}: write a "
+                f"expected CSV in {path}, got {error} after line {number}: write a "
                 'quotation mark in a text as "" and the text between quotation marks, or use JSON '
                 "Lines"
             ) from error
@@ -92,7 +95,11 @@ def json_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
             try:
                 yield number, parse_object(text)
             except ParseError as error:
+                is_list = text.lstrip().startswith(b"[")
+                one = "each of the list" if is_list else "one"
+                advice = f"write {one} into a line of its own"
+                if isinstance(error.__cause__, UnicodeDecodeError):
+                    advice = _SAVE
                 raise TableError(
-                    f"expected a JSON object in line {number} of {path}, got {error}: write one "
-                    "in each line"
+                    f"expected a JSON object in line {number} of {path}: {error}; {advice}"
                 ) from error

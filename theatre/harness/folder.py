@@ -86,12 +86,13 @@ def _write(
     log: HarnessLog, folder: Path, scorers: Mapping[str, Scorer], *, with_answers: bool
 ) -> JsonObject:
     comparisons = {one.name: Comparison(one) for one in log.measures}
-    count = 0
+    count = unanswered = 0
     with (folder / GROUND_TRUTH).open("wb") as truth, (folder / ANSWERS).open("wb") as answers:
-        for episode, answer in _lines(log, comparisons, scorers):
+        for episode, answer, is_missing in _lines(log, comparisons, scorers):
             truth.write(episode)
             answers.write(answer)
             count += 1
+            unanswered += is_missing
     if count == 0:
         raise HarnessLogError("expected a log with samples, got none")
     if with_answers:
@@ -102,6 +103,7 @@ def _write(
     return {
         "harness": log.harness,
         "samples": count,
+        "unanswered": unanswered,
         "dataset_sha256": sha256_file(folder / GROUND_TRUTH),
         "measures": [one.as_document() for one in comparisons.values()],
         "files": [GROUND_TRUTH, *((ANSWERS, TEMPLATE) if with_answers else ())],
@@ -110,7 +112,8 @@ def _write(
 
 def _lines(
     log: HarnessLog, comparisons: Mapping[str, Comparison], scorers: Mapping[str, Scorer]
-) -> Iterator[tuple[bytes, bytes]]:
+) -> Iterator[tuple[bytes, bytes, bool]]:
+    """Yield a sample's episode, its answer, and whether there is none."""
     seen = set()
     reported = [one.name for one in log.measures if not one.is_ours]
     for sample in log.samples():
@@ -122,7 +125,8 @@ def _lines(
             comparison.add(sample.episode_id, sample.scores.get(name), again)
         answer: JsonObject = {"episode_id": sample.episode_id, **sample.answer(reported)}
         try:
-            yield canonical_line(sample.episode()), canonical_line(answer)
+            is_missing = sample.output_data is None
+            yield canonical_line(sample.episode()), canonical_line(answer), is_missing
         except CanonicalisationError as error:
             raise HarnessLogError(
                 f"expected sample {sample.episode_id!r} to have a canonical form, got {error}"

@@ -65,7 +65,12 @@ class OutboundRefusedError(TheatreError):
 
 
 class AddressNotAllowedError(OutboundRefusedError):
-    """An address is not public, and the operator has not allowed it: to allow it would help."""
+    """An address is not public, and the operator has not allowed it: to allow it would help.
+
+    `entry` is what allows one of this machine; None for any other, which takes a second thought.
+    """
+
+    entry: str | None = None
 
 
 class OutboundPolicyError(TheatreError):

@@ -198,10 +198,13 @@ class OutboundPolicy:
                 entry.covers(layer, kind, host=name, port=port) for entry in self._exceptions
             ):
                 inside = "" if layer == outermost else f" (it carries {layer})"
-                raise AddressNotAllowedError(
+                refusal = AddressNotAllowedError(
                     f"expected a public address for {host} port {port}, got {address}{inside}, "
                     f"which is {kind}; only the operator can allow it"
                 )
+                if kind == "loopback":
+                    refusal.entry = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                raise refusal
 
     def judge_found(self, url: URL, addresses: Sequence[str]) -> str | None:
         """Return what is doubtful of the addresses that a host has now; None where nothing is.
@@ -411,7 +414,8 @@ async def connect_once(policy: OutboundPolicy, url: URL, *, lookup: Lookup) -> s
         ) from error
     except OSError as error:
         raise ConstructUnreachableError(
-            f"expected {url.origin()} to accept a connection, got: {error}"
+            f"expected {url.origin()} to accept a connection, got: {error}; start it, or correct "
+            "the address"
         ) from error
     transport.abort()
     return address

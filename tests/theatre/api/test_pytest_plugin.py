@@ -8,6 +8,8 @@ import pytest
 
 from tests.theatre.cli.doubler import write_module, write_theatre
 from theatre import check
+from theatre.api.runs import go_on_or_commit
+from theatre.api.workspace import Workspace
 from theatre.files.trust_home import TRUST_HOME
 
 pytest_plugins = ["pytester"]
@@ -143,6 +145,24 @@ def test_the_function_itself_can_be_the_construct_and_be_certified(
     )
     (bundle,) = project.glob(".echelon/theatres/*/evidence_bundle_*")
     assert check(bundle, require="logged").verdict == "valid, logged"
+
+
+def test_a_run_that_another_worker_has_begun_is_left_to_it(
+    pytester: pytest.Pytester, project: Path
+) -> None:
+    workspace = Workspace.from_environment()
+    document = json.loads((project / "template.json").read_bytes())
+    theatre_id = go_on_or_commit(document, project, workspace, new=True)
+    pytester.makepyfile(
+        "import pytest\n\n"
+        "@pytest.mark.echelon(template='template.json', bound={'right': 0.6})\n"
+        "def test_again():\n    pass\n"
+    )
+    with workspace.store.hold(theatre_id):
+        ended = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--certify")
+    ended.assert_outcomes(passed=1)
+    (bundle,) = project.glob(".echelon/theatres/*/evidence_bundle_*")
+    assert bundle.parent.name != theatre_id
 
 
 def test_refusing_what_is_hard_reaches_no_bound(pytester: pytest.Pytester, project: Path) -> None:

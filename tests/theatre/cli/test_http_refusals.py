@@ -122,7 +122,8 @@ REFUSED = {
         5,
         "endpoint-not-allowed",
         "expected a public address for 127.0.0.1 port 9, got 127.0.0.1, which is loopback; only "
-        "the operator can allow it: name it in ECHELON_OUTBOUND_ALLOW",
+        "the operator can allow it: name it in ECHELON_OUTBOUND_ALLOW: export "
+        "ECHELON_OUTBOUND_ALLOW=127.0.0.1:9",
     ),
     "loopback by name": Refusal(
         SERVED,
@@ -130,7 +131,8 @@ REFUSED = {
         "http://localhost:9/",
         5,
         "endpoint-not-allowed",
-        "which is loopback; only the operator can allow it: name it in ECHELON_OUTBOUND_ALLOW",
+        "which is loopback; only the operator can allow it: name it in ECHELON_OUTBOUND_ALLOW: "
+        "export ECHELON_OUTBOUND_ALLOW=localhost:9",
     ),
     "ends at once": Refusal(
         DIES,

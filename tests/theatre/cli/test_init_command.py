@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from theatre.api.draft_files import pin_file
 from theatre.api.template_files import read_written
+from theatre.api.validation import validate_written
 from theatre.api.workspace import Workspace
 from theatre.cli.init_command import init, recipes
 from theatre.engine.canonical_json import JsonObject
@@ -49,6 +50,15 @@ def pinned(project: Path) -> Any:  # noqa: ANN401  # any JSON
     """Return the template of a new project, which breaks no rule."""
     path = project / "echelon.yaml"
     return pin_file(path, Workspace.from_environment(), read_written(path).document)
+
+
+def faults(project: Path) -> list[tuple[str, str]]:
+    """Return rule and words of everything that `validate` finds wrong with a new project."""
+    path = project / "echelon.yaml"
+    found = validate_written(
+        read_written(path), path, Workspace.from_environment(), rehearsal=False
+    )
+    return [(one.rule, one.detail) for one in found.errors]
 
 
 def construct_of(template: Any) -> tuple[Any, ...]:  # noqa: ANN401  # any JSON
@@ -98,12 +108,13 @@ def test_each_kind_of_construct_can_be_committed_at_once(folder: Path, kind: str
     assert len((project / "echelon.yaml").read_text(encoding="utf-8").splitlines()) <= 15
 
 
+HTTP_TYPED = ("http", "http://127.0.0.1:9/", "v1", "1234567")
 PROGRAM_TYPED = ("command", "sh answer.sh")
 ANSWERS = {
     "own:answer": ("classification", "mine.csv", "parity", "own:answer"),
     "command": ("classification", "mine.csv", "parity", *PROGRAM_TYPED),
     "mistakes": ("so", "", "no.csv", " 'mine.csv'", "par", "parity", "comand", *PROGRAM_TYPED),
-    "http": ("classification", "mine.csv", "parity", "http", "http://127.0.0.1:9/", "1234567"),
+    "http": ("classification", "mine.csv", "parity", *HTTP_TYPED),
     "openai": ("classification", "mine.csv", "parity", "openai", URL, "small-1"),
 }
 
@@ -162,6 +173,73 @@ def test_each_recipe_can_be_of_another_construct(folder: Path) -> None:
         started = start("--yes", "--force", "--recipe", recipe, "--construct", "node")
         assert started.exit_code == 0, recipe
         assert construct_of(pinned(folder / "Word parity 2"))[1] == '["node", "solution.mjs"]'
+
+
+ITEMS = [
+    {"text": f"word {n}", "record": {"title": f"t{n}"}, "one": "a", "ids": [f"d{n}"], "result": n}
+    for n in range(3)
+]
+OWN_DATA = {
+    "classification": (("one",), ["exact_match"]),
+    "chain_of_two": (("one",), ["exact_match"]),
+    "extraction": (("one",), ["field_match"]),
+    "retrieval": (("ids",), ["set_f1"]),
+    "agent_with_tools": (("result", "tools"), ["exact_match", "exact_match"]),
+    "code_change": (("one", "ids"), ["field_match"]),
+    "judged_text": (("one",), ["llm_judge"]),
+}
+
+
+@pytest.mark.parametrize("recipe", OWN_DATA)
+def test_each_recipe_measures_own_rows(folder: Path, recipe: str) -> None:
+    names, scorers = OWN_DATA[recipe]
+    rows = [json.dumps({**one, "tools": ["price"]}) for one in ITEMS]
+    (folder / "mine.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    answers = [word for name in names for word in ("--answer", name)]
+    started = start("--yes", "--recipe", recipe, "--data", "mine.jsonl", *answers)
+    assert started.exit_code == 0, started.output
+    assert faults(folder / "Word parity 2") == []
+    template = pinned(folder / "Word parity 2")["scoring"]["criteria_scorers"]
+    assert [one["scorer"] for one in template.values()] == scorers
+
+
+EDITS = {
+    "a text for a list": (
+        ("exact_match", "set_f1"),
+        ("expectation-unmeasurable", "that set_f1 can compare"),
+    ),
+    "no regex": (
+        ('answer: {"from": "text", "field": "parity"}', "answer: {from: regex, field: parity}"),
+        ("adapter-settings", "expected member regex with from regex, got none"),
+    ),
+    "an address of this machine": (
+        ("", ""),
+        ("endpoint-allowed", "export ECHELON_OUTBOUND_ALLOW=127.0.0.1:9"),
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_what_would_measure_or_reach_nothing_is_said_before_a_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, edit: str
+) -> None:
+    (before, after), (rule, words) = EDITS[edit]
+    if edit == "an address of this machine":
+        monkeypatch.delenv("ECHELON_OUTBOUND_ALLOW")
+    start("--yes", "--data", "mine.csv", "--answer", "parity", *KINDS["openai"][0])
+    draft = folder / "Word parity 2" / "echelon.yaml"
+    text = draft.read_text(encoding="utf-8")
+    assert before in text
+    draft.write_text(text.replace(before, after), encoding="utf-8")
+    ((found, said),) = faults(draft.parent)
+    assert (found, words in said) == (rule, True), said
+
+
+@pytest.mark.parametrize("recipe", ["retrieval", "judged_text"])
+def test_rows_of_which_a_recipe_can_make_nothing_are_refused(folder: Path, recipe: str) -> None:
+    refused = start("--yes", "--recipe", recipe, "--data", "mine.csv", "--answer", "parity")
+    assert (refused.exit_code, "JSON Lines" in refused.output) == (2, True), refused.output
+    assert not (folder / "Word parity 2").exists()
 
 
 NAMES = ("p", "p1", "p2", "P", "p-1", "p_1", "1", "été", "ete", "プ", "a b", "a_b", "", "\udcff")

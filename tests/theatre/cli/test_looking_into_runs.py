@@ -374,3 +374,15 @@ def test_answers_that_are_json_as_text_are_named(
     )
     hint = """; they are JSON as text, which "answer": {"from": "json"} reads"""
     assert f"\nnote: colour reads colour, {seen}{hint}\n" in capsys.readouterr().out
+
+
+def test_a_text_where_a_number_is_expected_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: JsonObject = {"output_data": {"colour": 7, "recall": 0.5}}
+    sealed = pilot_stage(tmp_path, episodes(3)).run(ScriptedAdapter(lambda _: said))
+    print_certificate(sealed.bundle)
+    assert (
+        "\nnote: colour reads 7 where 'red' is expected: a text never equals a number\n"
+        in capsys.readouterr().out
+    )

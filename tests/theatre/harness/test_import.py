@@ -101,6 +101,7 @@ def test_results_of_promptfoo_score_to_the_numbers_that_they_report(tmp_path: Pa
         "passed": None,
     }
     assert {one["differing"] for one in found.values()} == {0}
+    assert report["unanswered"] == 0
     assert (found["passed"]["reported"], found["passed"]["in_samples"]) == (0.65, 0.65)
 
 
@@ -127,6 +128,7 @@ def test_assertions_of_promptfoo_are_read_as_it_graded_them(tmp_path: Path) -> N
     third["testCase"]["assert"] = [{"type": "assert-set", "assert": [{"type": "equals"}]}]
     (tmp_path / "log.json").write_text(json.dumps(log))
     report = imported_of("promptfoo", tmp_path / "log.json", "--out", tmp_path / "new")
+    assert report["unanswered"] == 1
     assert [
         (one["measure"], one["in_samples"], one["recomputed"], one["differing"])
         for one in report["measures"][:-1]

@@ -329,7 +329,7 @@ def test_the_command_prints_draws_and_takes_theatre_ids(
     words = " ".join("".join(one.itertext()) for one in picture.iter(f"{SVG}text"))
     for expected in ("composite", "reply_accuracy", "right minus half", f"+0.500 (n = {COMMITS})"):
         assert expected in words.replace("  ", " ")
-    compared = home.echelon("compare", *ids, "--json")
+    compared = home.echelon("compare", *(one[:8] for one in ids), "--json")
     assert compared.document == told_of([bundles["right"], bundles["half"]])
 
 

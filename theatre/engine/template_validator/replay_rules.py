@@ -203,8 +203,10 @@ def _answer_form(pointer: str, answer: JsonValue) -> Iterator[Finding]:
             yield f"{pointer}/answer/{name}", f"expected it only with from {owner}"
     if source != "regex":
         return
+    if regex is None:
+        yield f"{pointer}/answer", "expected member regex with from regex, got none"
     try:
-        re.compile(regex if isinstance(regex, str) else "(")
+        re.compile(regex if isinstance(regex, str) else "")
     except re.error as error:
         yield f"{pointer}/answer/regex", f"expected a regular expression of Python, got: {error}"
 
