@@ -69,6 +69,7 @@ from theatre.engine.canonical_json import (
     JsonValue,
     canonical_bytes,
     canonical_line,
+    canonical_sha256,
     parse_object,
     sha256_hex,
 )
@@ -526,6 +527,34 @@ def right_for_all(folder: Path) -> str:
     return "; ".join(ends)
 
 
+def decoys(folder: Path) -> str:
+    """Lead baselines astray, so that they miss the one answer that is right for nearly all."""
+    record: JsonObject = {f"part {number}": 1 for number in range(60)}
+    times = [f"2026-01-01T00:{59 - number:02}:00Z" for number in range(59)]
+    asked: list[JsonObject] = [
+        {**one, "expected_output": {"colour": {part: 1}, "recall": time}}
+        for one, part, time in zip(
+            episodes(60), record, [times[0], "1970-01-01T00:00:00Z", *times[1:]], strict=True
+        )
+    ]
+    made: dict[str, JsonObject] = {
+        "colour": {"scorer": "hash_chain", "params": {}},
+        "recall": {"scorer": "freshness_decay", "params": {"half_life_seconds": 1e9}},
+    }
+    changes: dict[str, JsonValue] = {"/scorer_pins": {"hash_chain": "1", "freshness_decay": "1"}}
+    for name, choice in made.items():
+        params = {**cast("JsonObject", choice["params"]), "field": name, "expected": name}
+        changes[f"/scoring/criteria_scorers/{name}"] = {**choice, "params": params}
+    said: JsonObject = {"colour": {**record, "hash": canonical_sha256(record)}, "recall": times[-1]}
+    stage = pilot_stage(folder, asked, changes=changes)
+    finished = stage.run(ScriptedAdapter(lambda _: {"output_data": said}))
+    scores: Any = finished.document("certificate.json")["scores"]
+    assert scores["colour"] == 1
+    assert scores["recall"] > 0.98
+    assert findings_of(finished, "baseline", of="recall").endswith(":recall")
+    return f"paid: {findings_of(finished, 'baseline')}"
+
+
 def own_runner(folder: Path) -> str:
     """Install a runner that makes the right answer of one word, which no baseline says."""
     asked: list[JsonObject] = [
@@ -694,6 +723,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "own-runner": own_runner,
     "one-note": one_note,
     "right-for-all": right_for_all,
+    "decoys": decoys,
     "set-back": set_back,
 }
 """Attack by the name of its row."""

@@ -6,7 +6,8 @@ A change of meaning here is a new `version` of every scorer that uses it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Final
@@ -42,6 +43,21 @@ def agree(one: JsonValue, other: JsonValue) -> bool:
         return one == other and canonical_key(one) is not None
     key = canonical_key(one)
     return key is not None and key == canonical_key(other)
+
+
+def members_of(expectations: Iterable[JsonValue]) -> dict[str, list[JsonValue]]:
+    """Return member → its values, of those expectations that are objects."""
+    found: dict[str, list[JsonValue]] = {}
+    for one in expectations:
+        for name, value in one.items() if isinstance(one, dict) else ():
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def most_frequent(values: Sequence[JsonValue]) -> JsonValue:
+    """Return the value that comes most often, of several the first."""
+    keys = [canonical_key(value) for value in values]
+    return values[keys.index(Counter(keys).most_common(1)[0][0])]
 
 
 def exact_number(value: JsonValue) -> Fraction | None:

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import count
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.provider import ABSENT, Absent, at_path
-from theatre.scorers.agreement import PATH, UNMEASURABLE, canonical_key, exact_number, params_schema
-from theatre.scorers.label_accuracy import CLASSES, all_parts, is_label, label_agrees
+from theatre.scorers.agreement import (
+    PATH,
+    UNMEASURABLE,
+    canonical_key,
+    exact_number,
+    members_of,
+    most_frequent,
+    params_schema,
+)
+from theatre.scorers.label_accuracy import CLASSES, is_label, label_agrees
 
 DEFAULT_CONFIDENCE = "confidence"
 
@@ -54,19 +63,20 @@ def _label(answer: JsonValue, case: ScoringCase) -> JsonValue | Absent:
     return label if is_label(label, case.params.get("classes")) else ABSENT
 
 
-def surely_wrong(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
-    """Return the label that is right least often, or none, with the confidence 0."""
-    classes, parts = params.get("classes"), all_parts(expectations, params)
-    label: JsonValue = dict.fromkeys(parts) if isinstance(parts, dict) else None
-    if isinstance(classes, list):
-        right = Counter(map(canonical_key, expectations))
-        label = min(classes, key=lambda one: right[canonical_key(one)])
-    elif isinstance(classes, dict):
-        label = {part: cast("list[JsonValue]", labels)[-1] for part, labels in classes.items()}
+def surest(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
+    """Return the label that is right nearly never or always, its share of all as confidence."""
+    right = Counter(map(canonical_key, expectations))
+    labels = _labels(expectations, params.get("classes"))
+    shares = [Fraction(right[canonical_key(one)], len(expectations) or 1) for one in labels]
+    share = min(shares, key=lambda one: min(one, 1 - one))
+    label = labels[shares.index(share)]
     path = params.get("label")
     answer: JsonObject = {**label} if path is None and isinstance(label, dict) else {}
     stated = [] if path is None else [(str(path), label)]
-    for where, value in [*stated, (str(params.get("confidence", DEFAULT_CONFIDENCE)), 0)]:
+    for where, value in [
+        *stated,
+        (str(params.get("confidence", DEFAULT_CONFIDENCE)), float(share)),
+    ]:
         *above, name = where.split(".")
         place = answer
         for step in above:
@@ -78,6 +88,27 @@ def surely_wrong(expectations: Sequence[JsonValue], params: JsonObject) -> JsonV
     return answer
 
 
+def _labels(expectations: Sequence[JsonValue], classes: JsonValue) -> list[JsonValue]:
+    """Return labels: one of them is right least often or most, or never where all labels may be."""
+    members = members_of(expectations)
+    if isinstance(classes, list):
+        return classes
+    if isinstance(classes, dict):
+        found = {part: Counter(map(canonical_key, values)) for part, values in members.items()}
+        rarest: JsonObject = {
+            part: min(
+                cast("list[JsonValue]", labels), key=lambda one: found[part][canonical_key(one)]
+            )
+            for part, labels in classes.items()
+        }
+        return [rarest, *([most_frequent(expectations)] if expectations else [])]
+    texts = {*map(canonical_key, expectations)}.union(
+        *(map(canonical_key, one) for one in members.values())
+    )
+    other = next(one for one in map("-".__mul__, count()) if canonical_key(one) not in texts)
+    return [dict.fromkeys(members, other) if members else other]
+
+
 SCORER = Scorer(
     name="brier",
     version="1",
@@ -86,5 +117,5 @@ SCORER = Scorer(
         {"confidence": PATH, "label": PATH, "classes": CLASSES}, required=("expected",)
     ),
     score=score,
-    one_for_all=surely_wrong,
+    one_for_all=surest,
 )

@@ -8,7 +8,14 @@ from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
-from theatre.scorers.agreement import UNMEASURABLE, agree, exact_number, params_schema
+from theatre.scorers.agreement import (
+    UNMEASURABLE,
+    agree,
+    exact_number,
+    members_of,
+    most_frequent,
+    params_schema,
+)
 from theatre.scorers.numeric_tolerance import within_most
 
 _OWN_PARAMS: JsonObject = {
@@ -54,16 +61,15 @@ def _match(answer: JsonValue, expected: JsonValue, allowed: Fraction) -> bool:
 
 
 def all_members(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
-    """Return the members of all expectations, numbers within `abs` of as many as possible."""
-    found: dict[str, list[JsonValue]] = {}
-    for one in expectations:
-        for name, value in one.items() if isinstance(one, dict) else ():
-            found.setdefault(name, []).append(value)
-    allowed: JsonObject = {"abs": params.get("abs", 0)}
-    return {
-        name: values[0] if None in map(exact_number, values) else within_most(values, allowed)
-        for name, values in found.items()
-    } or None
+    """Return the members of all expectations, each with the value that matches most of them."""
+    allowed, found = params.get("abs", 0), members_of(expectations)
+    within = exact_number(allowed) or Fraction(0)
+
+    def best(values: list[JsonValue]) -> JsonValue:
+        both = (within_most(values, {"abs": allowed}), most_frequent(values))
+        return max(both, key=lambda one: sum(_match(one, value, within) for value in values))
+
+    return {name: best(values) for name, values in found.items()} or None
 
 
 SCORER = Scorer(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from operator import itemgetter
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -46,8 +47,12 @@ def score(case: ScoringCase) -> float:
         return UNMEASURABLE
     if cited is None or cited > reference:
         return 0.0
+    return _freshness(cited, reference, case.params)
+
+
+def _freshness(cited: datetime, reference: datetime, params: JsonObject) -> float:
     age = Fraction((reference - cited) // timedelta(microseconds=1), 1_000_000)
-    return half_power(age / exact(cast("float", case.params["half_life_seconds"])))
+    return half_power(age / exact(cast("float", params["half_life_seconds"])))
 
 
 def half_power(times: Fraction) -> float:
@@ -59,10 +64,15 @@ def half_power(times: Fraction) -> float:
     return float(_DIGITS.quantize(left, _PLACES))
 
 
-def earliest(expectations: Sequence[JsonValue], _: JsonObject) -> JsonValue:
-    """Return the earliest of the expected times: it is after none of the others."""
+def fresh_for_most(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
+    """Return the expected time that scores most for all of them, of several the earliest."""
     times = [(moment, one) for one in expectations if (moment := parse_moment(one)) is not None]
-    return min(times, default=(None, None), key=lambda time: time[0])[1]
+    best, most, total, after = None, 0.0, 0.0, None
+    # From the last one back: what a time scores for later ones fades alike for all of them.
+    for moment, one in sorted(times, key=itemgetter(0), reverse=True):
+        total = 1 + total * (1.0 if after is None else _freshness(moment, after, params))
+        best, most, after = (one, total, moment) if total >= most else (best, most, moment)
+    return best
 
 
 SCORER = Scorer(
@@ -74,6 +84,6 @@ SCORER = Scorer(
         "oneOf": [{"required": ["reference"]}, {"required": ["expected"]}],
     },
     score=score,
-    one_for_all=earliest,
+    one_for_all=fresh_for_most,
     needs_expectation=False,
 )

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256, sha256_hex
 from theatre.engine.errors import CanonicalisationError
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.provider import at_path
-from theatre.scorers.agreement import PATH, UNMEASURABLE, agree, params_schema
+from theatre.scorers.agreement import (
+    PATH,
+    UNMEASURABLE,
+    agree,
+    members_of,
+    most_frequent,
+    params_schema,
+)
 
 DEFAULT_HASH = "hash"
 DEFAULT_TEXT = "content"
@@ -58,6 +65,23 @@ def score(case: ScoringCase) -> float:
     return 1.0 if _citation_holds(case, expected, record) else 0.0
 
 
+def one_record(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
+    """Return one record of its own making with all that is pinned, which quotes all that may be.
+
+    None with `records`: which one is cited, and so its hash, stands in the question.
+    """
+    members = members_of(expectations)
+    listed = [one for one in members.pop(_QUOTES, []) if _are_spans(one)]
+    quotes = [cast("str", span) for one in listed for span in cast("list[JsonValue]", one)]
+    record = {name: most_frequent(values) for name, values in members.items()}
+    if not record or "records" in params:
+        return None
+    text = record.setdefault(_text_member(params), "\n".join(dict.fromkeys(quotes)))
+    if isinstance(text, str):
+        record.setdefault("quote", text[: cast("int | None", params.get("max_quote"))])
+    return {**record, str(params.get("hash", DEFAULT_HASH)): _recompute(params, record)}
+
+
 def record_hash(record: Mapping[str, JsonValue]) -> str | None:
     """Return the SHA-256 that a chained record must bear: over all of it but its `hash`.
 
@@ -88,15 +112,15 @@ def _shown_record(case: ScoringCase, expected: JsonObject) -> JsonObject | None:
         for record in shown
         if isinstance(record, dict) and "id" in record and agree(record["id"], expected[_RECORD_ID])
     ]
-    if len(named) != 1 or _recompute(case, named[0]) is None:
+    if len(named) != 1 or _recompute(case.params, named[0]) is None:
         return None
-    quotable = isinstance(_text(case, named[0]), str)
+    quotable = isinstance(_text(case.params, named[0]), str)
     return named[0] if quotable or _QUOTES not in expected else None
 
 
 def _citation_holds(case: ScoringCase, expected: JsonObject, record: JsonObject) -> bool:
     answer, stated = case.answer, cast("str", case.params.get("hash", DEFAULT_HASH))
-    recomputed = _recompute(case, record)
+    recomputed = _recompute(case.params, record)
     return (
         isinstance(answer, dict)
         and recomputed is not None
@@ -111,7 +135,7 @@ def _citation_holds(case: ScoringCase, expected: JsonObject, record: JsonObject)
 
 
 def _is_quoted(case: ScoringCase, quote: JsonValue, record: JsonObject) -> bool:
-    text, longest = _text(case, record), case.params.get("max_quote")
+    text, longest = _text(case.params, record), case.params.get("max_quote")
     wanted = cast("list[str]", cast("JsonObject", case.expected)[_QUOTES])
     if not isinstance(quote, str) or not isinstance(text, str):
         return False
@@ -120,18 +144,22 @@ def _is_quoted(case: ScoringCase, quote: JsonValue, record: JsonObject) -> bool:
     return quote in text and any(span in quote for span in wanted)
 
 
-def _recompute(case: ScoringCase, record: JsonObject) -> str | None:
-    if "covers" not in case.params:
+def _recompute(params: JsonObject, record: JsonObject) -> str | None:
+    if "covers" not in params:
         return record_hash(record)
-    text = _text(case, record)
+    text = _text(params, record)
     try:
         return sha256_hex(text.encode()) if isinstance(text, str) else None
     except UnicodeEncodeError:
         return None
 
 
-def _text(case: ScoringCase, record: JsonObject) -> JsonValue:
-    return record.get(cast("str", case.params.get("covers", DEFAULT_TEXT)))
+def _text(params: JsonObject, record: JsonObject) -> JsonValue:
+    return record.get(_text_member(params))
+
+
+def _text_member(params: JsonObject) -> str:
+    return cast("str", params.get("covers", DEFAULT_TEXT))
 
 
 SCORER = Scorer(
@@ -140,4 +168,5 @@ SCORER = Scorer(
     kind=ScorerKind.EXACT,
     params_schema=params_schema(_OWN_PARAMS),
     score=score,
+    one_for_all=one_record,
 )

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
-from theatre.scorers.agreement import UNMEASURABLE, agree, params_schema
+from theatre.scorers.agreement import (
+    UNMEASURABLE,
+    agree,
+    members_of,
+    most_frequent,
+    params_schema,
+)
 
 _LABELS: JsonObject = {"type": "array", "minItems": 1, "uniqueItems": True}
 
@@ -56,11 +62,9 @@ def label_agrees(answer: JsonValue, expected: JsonValue) -> bool:
 
 
 def all_parts(expectations: Sequence[JsonValue], _: JsonObject) -> JsonValue:
-    """Return the parts of all labels at once: what an answer holds besides changes nothing."""
-    parts: JsonObject = {}
-    for one in expectations:
-        parts = {**one, **parts} if isinstance(one, dict) else parts
-    return parts or None
+    """Return the parts of all labels, each as most have it: what else an answer holds is free."""
+    found = members_of(expectations)
+    return {part: most_frequent(labels) for part, labels in found.items()} or None
 
 
 SCORER = Scorer(

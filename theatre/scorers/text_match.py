@@ -51,11 +51,17 @@ def _prepare(text: str, params: JsonObject) -> str:
 def right_for_most(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
     """Return the expected text that is, begins or ends with as many of the others as possible."""
     wanted: Counter[str] = Counter()
-    for one in expectations:
-        texts = one if isinstance(one, list) else [one]
-        wanted.update({_prepare(text, params) for text in texts if isinstance(text, str)})
     place = params.get("at", "whole")
     turn = -1 if place == "end" else 1
+    for one in expectations:
+        texts = one if isinstance(one, list) else [one]
+        own = {_prepare(text, params) for text in texts if isinstance(text, str)}
+        shortest = ""
+        for text in sorted(own, key=lambda text: text[::turn]):
+            # What begins with another of the same expectation is right by that one already.
+            if place == "whole" or not shortest or not text[::turn].startswith(shortest):
+                wanted[text] += 1
+                shortest = text[::turn]
     best, most = None, 0
     beginnings: list[tuple[str, int]] = []
     # In this order a text comes right behind those that it begins with, and their others.
