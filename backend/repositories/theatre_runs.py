@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Select, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Theatre, TheatreTemplate
+from backend.database.models.base import MAX_ERROR
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import NotFoundError, StateConflictError
@@ -73,7 +74,6 @@ _TOTALS = select(
 
 
 UNFINISHED = ("queued", "running")
-MAX_ERROR = 2000
 _OVERDUE = text("""
     SELECT theatres.id FROM theatres
     JOIN theatre_templates AS templates ON templates.sha256 = theatres.template_sha256

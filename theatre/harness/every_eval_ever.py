@@ -15,13 +15,13 @@ from typing import Any, Final
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json, canonical_line
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import ProgrammeError
+from theatre.engine.models import SINGLE_CALL
 from theatre.engine.rlmf_export.sealed_bundle import SealedBundle, SealedEpisode
 from theatre.engine.scoring.repeats import answering_round, last_attempt, rounds_of
 from theatre.harness.samples import identifier
 
 SCHEMA_VERSION: Final = "0.3.0"
 LIBRARY: Final = "echelon-theatre"
-SINGLE_CALL: Final = "single_call"
 _OURS: Final = {"scored": None, "missing": "failed", "excluded": "refused"}
 
 

@@ -12,6 +12,8 @@ from typing import cast
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object, sha256_hex
 from theatre.engine.errors import BundleError, NotFoundError, ParseError
 from theatre.engine.models import (
+    JUDGE_SEED,
+    JUDGEMENTS,
     EpisodeOutcome,
     GroundTruthEpisode,
     read_episodes,
@@ -21,8 +23,6 @@ from theatre.engine.scoring.repeats import answering_repeat, rounds_of
 
 DATASET = "ground_truth/dataset.jsonl"
 GOLD = "ground_truth/gold_labels.jsonl"
-JUDGEMENTS = "judgements"
-JUDGE_SEED = "judge_seed"
 _SUMS = "SHA256SUMS"
 _CERTIFICATE = "certificate.json"
 _PART = "[A-Za-z0-9_-][A-Za-z0-9_.-]*"
