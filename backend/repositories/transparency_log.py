@@ -284,7 +284,8 @@ class CountedRuns(NamedTuple):
 class CountedPlace(NamedTuple):
     """Which run of its version a theatre was, from 1, and how many of them came to `status`.
 
-    The theatre itself is one of those that came to `own_status`.
+    The theatre itself is one of those that came to `own_status`. `of_construct` are the runs of all
+    `versions` of its construct.
     """
 
     theatre_id: str
@@ -292,6 +293,8 @@ class CountedPlace(NamedTuple):
     own_status: str
     status: str
     runs: int
+    of_construct: int
+    versions: int
 
 
 async def count_runs(
@@ -395,9 +398,18 @@ _AROUND = text(f"""
     ), totals AS (
         SELECT construct_id, construct_version, status, count(*) AS runs
         FROM runs GROUP BY 1, 2, 3
+    ), constructs AS (
+        SELECT commitment.construct_id, count(*) AS runs,
+            count(DISTINCT commitment.construct_version) AS versions
+        FROM log_queue AS commitment JOIN log_entries AS placed ON placed.queue_id = commitment.id
+        WHERE commitment.type = 'commitment/v1'
+            AND commitment.construct_id IN (SELECT construct_id FROM versions)
+        GROUP BY 1
     )
-    SELECT own.theatre_id, own.number, own.status, totals.status, totals.runs
+    SELECT own.theatre_id, own.number, own.status, totals.status, totals.runs, constructs.runs,
+        constructs.versions
     FROM runs AS own JOIN totals USING (construct_id, construct_version)
+    JOIN constructs USING (construct_id)
     WHERE own.theatre_id = ANY(CAST(:theatre_ids AS uuid[]))
 """)  # noqa: S608 - of constants alone
 

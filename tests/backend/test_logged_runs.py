@@ -30,6 +30,7 @@ from tests.backend.test_lost_workers import a_company
 from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.test_uncalled import swept
 from tests.backend.theatre_templates import with_config
+from tests.theatre.conftest import CONSTRUCT_ID
 from tests.theatre.echelon_process import until
 from tests.theatre.runs import COIN
 from theatre.api.bundle_proofs import Reader
@@ -202,6 +203,23 @@ def test_a_certificate_is_signed_and_both_its_entries_are_proved(
     shown = client.get(f"{path}/certificate").document["run"]
     assert (shown["number"], shown["of"], shown["text"]) == (1, 1, "run 1 of 1")
     assert_kept_while_true(client, theatre, statement.sha256)
+    stage.template["version_pins"]["constructs"][CONSTRUCT_ID] = "1" * 64
+    log_commitment(database, committed(ada, stage.template))
+    reader.await_entries(3)
+    shown = client.get(f"{path}/certificate").document["run"]
+    assert (shown["of"], shown["text"]) == (1, "run 1 of 1; 2 runs of 2 versions")
+    assert str(reader.record().place(0, now=now())) == shown["text"]
+
+
+def log_commitment(database: Database, path: str) -> None:
+    """Have a commitment logged, as a worker does before the first call."""
+
+    async def queue(engine: AsyncEngine) -> None:
+        async with engine.begin() as connection:
+            stored = await read_stored_theatre(connection, path.rpartition("/")[2])
+            await queue_commitment(connection, theatre_commitment(stored.value(), COIN))
+
+    database.play(queue)
 
 
 def test_with_hashes_alone_the_log_tells_no_commitment_before_its_coin_is_out(
@@ -316,13 +334,7 @@ def test_a_theatre_whose_commitment_is_logged_cannot_be_rehearsed_and_is_abandon
         ada = client.registered("ada")
         path = committed(ada, stage.template)
         theatre_id = path.rpartition("/")[2]
-
-        async def queue(engine: AsyncEngine) -> None:
-            async with engine.begin() as connection:
-                stored = await read_stored_theatre(connection, theatre_id)
-                await queue_commitment(connection, theatre_commitment(stored.value(), COIN))
-
-        database.play(queue)
+        log_commitment(database, path)
         rehearsal = ada.post(f"{path}/run", {"is_certificate_run": False})
         assert (rehearsal.status, rehearsal.slug) == (409, "invalid-transition")
         assert swept(database, settings, now() + timedelta(days=31)) == 1

@@ -84,13 +84,9 @@ def _describe(record: LogRecord, logged: LoggedCertificate, now: datetime) -> It
     """Yield which run it was, and what else a reader should know of the log."""
     commitment = record.by_index[logged.committed.place]
     yield str(record.place(commitment.index, now=now))
-    every = list(record.of(commitment.construct_id))
-    versions = len({run.construct_version for run in every})
-    if versions > 1:
-        yield f"{len(every)} runs of {versions} versions"
     for name, count in _asked(record, logged.statement.sha256, now).items():
         yield f"{count} {name}"
-    overdue = [run for run in every if run.is_overdue(now)]
+    overdue = [run for run in record.of(commitment.construct_id) if run.is_overdue(now)]
     if overdue:
         yield f"overdue: {', '.join(map(_named, overdue))}"
     if record.faults:

@@ -118,12 +118,19 @@ class RunPlace:
     number: int
     of: int
     others: RunCounts
+    runs: int
+    """Those of all versions of the construct: who says another version is run 1 again."""
+    versions: int
 
     def __str__(self) -> str:
-        """Return it for a person: "run 3 of 5, the other 4: 1 certified, 3 failed"."""
+        """Return it for a person: "run 3 of 5, the other 4: 1 certified, 3 failed".
+
+        Where there were other versions, "; 9 runs of 2 versions" stands behind it.
+        """
         count = self.of - 1
         which = f", the other{f' {count}' if count > 1 else ''}: {self.others.describe()}"
-        return f"run {self.number} of {self.of}{which if count else ''}"
+        every = f"; {self.runs} runs of {self.versions} versions" if self.versions > 1 else ""
+        return f"run {self.number} of {self.of}{which if count else ''}{every}"
 
 
 @dataclass(slots=True)
@@ -238,9 +245,12 @@ class LogRecord:
         commitment = self.by_index.get(commitment_index)
         if commitment is None:
             raise EntryError(f"expected a commitment at {commitment_index} of the log, got none")
-        runs = list(self.of(commitment.construct_id, commitment.construct_version))
+        every = list(self.of(commitment.construct_id))
+        runs = [one for one in every if one.construct_version == commitment.construct_version]
         return RunPlace(
             number=runs.index(commitment) + 1,
             of=len(runs),
             others=RunCounts.of((run for run in runs if run is not commitment), now),
+            runs=len(every),
+            versions=len({one.construct_version for one in every}),
         )

@@ -105,7 +105,14 @@ async def places_of_runs(
     for theatre_id, rows in counted.items():
         others = [(row.status, row.runs - (row.status == row.own_status)) for row in rows]
         total = sum(row.runs for row in rows)
-        places[theatre_id] = RunPlace(number=rows[0].number, of=total, others=_counts(others))
+        first = rows[0]
+        places[theatre_id] = RunPlace(
+            number=first.number,
+            of=total,
+            others=_counts(others),
+            runs=first.of_construct,
+            versions=first.versions,
+        )
     return places
 
 

@@ -296,6 +296,19 @@ def test_of_five_runs_the_best_is_shown_as_one_of_five(another: Certified) -> No
     assert "1 certified, 1 cancelled, 2 failed, 1 open" in table
 
 
+def test_runs_under_other_versions_are_counted_next_to_those_of_its_own(another: Certified) -> None:
+    place = another.place
+    template: Any = parse_object(place.template.read_bytes())
+    for version in ("1" * 64, "2" * 64):
+        template["version_pins"]["constructs"]["doubler"] = version
+        place.template.write_bytes(canonical_line(template))
+        place.begin(place.commit())
+    shown = place.echelon("theatre", "show", another.theatre_id).stdout.splitlines()
+    assert [line for line in shown if line.startswith("record ")] == [
+        "record       run 1 of 1; 3 runs of 3 versions"
+    ]
+
+
 @pytest.mark.parametrize(
     ("outcome", "reason", "void"),
     [
