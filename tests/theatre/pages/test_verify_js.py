@@ -320,6 +320,20 @@ def test_what_no_template_asks_for_is_on_no_certificate(small: Path) -> None:
     assert ["certificate-fields" in failed(one) for one in answers] == [True] * 3
 
 
+def test_a_word_of_a_template_is_no_measure(small: Path) -> None:
+    files = load(small)
+    template = json.loads(files["template.json"])
+    template["display_name"] = "qualifications"
+    worded = files | {"template.json": canonical_line(template)}
+    forged = [
+        edited(worded, "certificate.json", **{name: value})
+        for name in ("qualification", "corrected_scores")
+        for value in ({"colour": 1}, {})
+    ]
+    said = [whys(one) for one in ask([of_bundle(small, one) for one in forged])]
+    assert ["certificate.json: no such measure" in one for one in said] == [True] * 4
+
+
 def test_only_a_template_that_withholds_leaves_lines_open(small: Path) -> None:
     """Else a file more would hide forged scores: the adversary `nothing-withheld`."""
     template = json.loads((small / "template.json").read_bytes())

@@ -716,13 +716,12 @@ const CLOSED = ["files", "processes", "network"];
 const WEAKEST_FIRST = ["none", "other-user", "landlock", "namespaces", "remote"];
 
 function adapterTypes({ config }) {
-  const endpoints = Object.values(config.construct_endpoints ?? {});
-  return [config, ...endpoints].map((one) => one.adapter_type);
+  return [config, ...Object.values(config.construct_endpoints ?? {})].map((of) => of.adapter_type);
 }
 
-/** What was closed to every construct of an episode at the start of the run. */
+/** What was closed to every construct. */
 function isolationOf(bundle) {
-  // The program that asked had the answers.
+  // Who asked had the answers.
   if (adapterTypes(bundle).some((type) => type === "imported" || type === "harness"))
     return { files: false, processes: false, network: false, by: "none" };
   const found = bundle.chain.map((name) => bundle.activated.isolation[name]);
@@ -738,12 +737,14 @@ async function checkCertificateFields(bundle) {
   const sealed = bundle.only("sealed");
   const { assessment } = bundle.json("tier.json");
   const chain = config.construct_chain ?? [];
-  const isMeasured = /"(qualifications|judge_controls|hitl_rubric)"/.test(canonical(template));
-  expect(isMeasured || (certificate.qualification ?? certificate.corrected_scores) === null,
-    "certificate.json: no measure is committed");
+  const isQualified = Object.keys(bundle.qualifications).length;
+  const isCorrected = isQualified || template.resolution_programme.some((step) =>
+    step.type === "hitl_rubric" || step.input_spec?.computation === "judge_controls");
+  expect((isQualified || certificate.qualification === null)
+    && (isCorrected || certificate.corrected_scores === null), "certificate.json: no such measure");
   // Every member, and none more: what is not computed again must not be on a certificate.
   const expected = {
-    // As stated: the lines of these names are about them.
+    // As stated: lines of these names check them.
     ...pick(certificate, ["findings", "episode_root", "usage", "version_source", "qualification",
       "corrected_scores"]),
     repeats: aggregate.repeats ? certificate.repeats : null,
@@ -758,8 +759,7 @@ async function checkCertificateFields(bundle) {
     precision: aggregate.scores.precision ?? null, recall: aggregate.scores.recall ?? null,
     reply_accuracy: aggregate.scores.reply_accuracy ?? null,
     brier_score: aggregate.calibration?.brier_score ?? null,
-    ece: aggregate.calibration?.ece?.value ?? null,
-    replay_count: aggregate.episode_counts.scored,
+    ece: aggregate.calibration?.ece?.value ?? null, replay_count: aggregate.episode_counts.scored,
     commitment_hash: await bundle.commitmentHash, coin_sha256: await sha256(bundle.coin),
     audit_head: trail.at(-1).entry_hash, evidence_bundle_hash: await bundle.bundleHash,
     dataset_hash: template.dataset_hashes[config.replay_dataset_id] ?? null,
