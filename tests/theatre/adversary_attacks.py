@@ -417,6 +417,21 @@ def one_friend(folder: Path) -> str:
     return "; ".join(f"cap: {cap}" for cap in assessment["caps"])
 
 
+def hundredth(folder: Path) -> str:
+    """Give a friend a hundredth of the score, so that no trivial answer is put to its scorer."""
+    friend = rating(items=1, share=0.01, identity_separation={"minimum_scorers": 1})
+    asked: list[JsonObject] = [
+        {**one, "expected_output": {**EXPECTED, "colour": "teal" if number % 6 else "blue"}}
+        for number, one in enumerate(episodes(60))
+    ]
+    stage = rated_stage(folder, asked, ratings=[friend])
+    always = ScriptedAdapter(saying("teal"))
+    stage.run(always)
+    (opened,) = details(trail_of(stage), "hitl_opened")
+    rate(stage, "Nice Aunt", dict.fromkeys(cast("list[str]", opened["items"]), 5))
+    return f"paid: {findings_of(stage.run(always), 'baseline')}"
+
+
 def own_praise(folder: Path) -> str:
     """Rate one's own answers under a template that names no author; others leave before the end."""
     alone = rating(items=30, share=1, identity_separation={"minimum_scorers": 1})
@@ -715,6 +730,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "borrowed-skill": borrowed_skill,
     "good-form": good_form,
     "one-friend": one_friend,
+    "hundredth": hundredth,
     "own-praise": own_praise,
     "chosen-clusters": chosen_clusters,
     "matched-clusters": matched_clusters,

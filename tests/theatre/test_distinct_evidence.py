@@ -499,6 +499,16 @@ def test_who_takes_every_label_for_right_is_met_by_the_first_of_them(tmp_path: P
     assert failed_ids(check(finished.bundle)) == set()
 
 
+def test_a_bound_that_is_no_number_is_refused_in_words(copies: Finished, tmp_path: Path) -> None:
+    files = load(copies.bundle)
+    aggregate: Any = document(files, "scores/aggregate.json")
+    aggregate["score_intervals"]["recall"]["low"] = "0.9"
+    forged = with_document(files, "scores/aggregate.json", aggregate)
+    folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "forged")
+    assert {"aggregate", "certificate-fields"} <= failed_ids(check(folder))
+    assert verify(folder, now=LATE).word == "not valid"
+
+
 def test_without_an_interval_a_baseline_has_to_stay_below_the_score(tmp_path: Path) -> None:
     finished = pilot_stage(tmp_path, asked({"question": "Which?"})).run(ScriptedAdapter())
     certificate: Any = finished.document("certificate.json")
@@ -536,8 +546,10 @@ def test_a_criterion_without_baselines_says_why() -> None:
     assert reasons(easel) == {
         "vocabulary_adherence": None,
         "tdr_propagation_fidelity": None,
-        "downstream_compliance": "human",
+        "downstream_compliance": None,
     }
+    alone = with_changes(easel, {"/hitl_steps/0/share": 1})
+    assert reasons(alone)["downstream_compliance"] == "human"
     judged: dict[str, JsonValue] = {
         "/scoring/criteria_scorers/colour": {"scorer": "llm_judge", "params": {"field": "colour"}},
         "/scorer_pins": {},

@@ -120,7 +120,7 @@ BASELINES: Mapping[str, str] = {
 
 NOT_APPLICABLE: Mapping[str, str] = {
     "judged": "a judge scores it",
-    "human": "people have a share",
+    "human": "people alone decide it",
     "unplayable": "not played to an end",
 }
 """Why a criterion has no baselines → the words of a table."""

@@ -103,7 +103,7 @@ class CountedEvidence:
                     aggregate["human_scores"],
                 ),
             ]
-        except (AttributeError, KeyError, TypeError):
+        except (ArithmeticError, AttributeError, KeyError, TypeError):
             return NOTHING
 
 
@@ -183,7 +183,7 @@ class _Baselines:
         if self._scorers.is_judged(name):
             return "judged"
         steps = cast("list[JsonObject]", plan.document.get("hitl_steps") or [])
-        if any(one.get("criterion_id") == name and one.get("share") is not None for one in steps):
+        if any(one.get("criterion_id") == name and one.get("share") == 1 for one in steps):
             return "human"
         return None
 

@@ -459,7 +459,7 @@ class Evidence:
 
     def no_baselines(self, name: str) -> str | None:
         """Return why a criterion has no baselines, as far as the template says it."""
-        return "human" if name in self.results[0].plan.human else None
+        return "human" if self.results[0].plan.human.get(name) == 1 else None
 
     @cached_property
     def counted(self) -> tuple[DataAudit, BaselineDraw]:

@@ -37,6 +37,7 @@ from theatre.engine.models import (
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring.arithmetic import (
     NANO,
+    exact,
     rounded_number,
     undefined_interval,
     wilson_interval,
@@ -89,7 +90,7 @@ class NotApplicable(StrEnum):
     JUDGED = "judged"
     """Its scorer is a function of what a judge was asked about the answer."""
     HUMAN = "human"
-    """People have a share in its score."""
+    """People alone decide it."""
     UNPLAYABLE = "unplayable"
     """The runner of its episodes does not bring one to an end where the answers are trivial."""
 
@@ -233,7 +234,7 @@ class BaselineScores:
         self._constructs = constructs
         self._players = players
         self._seed = commitment_hash
-        rated = {rating.criterion_id for rating in provider.ratings if rating.share is not None}
+        rated = {rating.criterion_id for rating in provider.ratings if rating.share == 1}
         self._reasons = {
             plan.criterion_id: _reason(plan, rated=rated) for plan in provider.criteria
         }
@@ -430,6 +431,8 @@ def baseline_findings(baselines: JsonObject, aggregate: JsonObject) -> list[str]
     scores, intervals = (
         cast("Mapping[str, JsonObject]", aggregate[name]) for name in ("scores", "score_intervals")
     )
+    people = cast("Mapping[str, JsonObject]", aggregate["human_scores"] or {}).values()
+    mixed = {one["criterion_id"]: one for one in people if one["share"] not in {None, 1}}
     found = []
     # The best baseline against the interval's low end: a score that chance alone could lift above
     # an answer without work is worth a word to the reader.
@@ -441,7 +444,15 @@ def baseline_findings(baselines: JsonObject, aggregate: JsonObject) -> list[str]
             for name in Baseline
             if one[name.value] is not None
         ]
-        if limit is not None and reached and max(reached) >= limit:
+        if limit is None or not reached:
+            continue
+        least = exact(limit)
+        # People saw no trivial answer: it is held against the part that machines gave.
+        if part := mixed.get(criterion):
+            below = exact(cast("float", scores[criterion])) - least
+            given = exact(cast("float", part["machine"]))
+            least = given - below / (1 - exact(cast("float", part["share"])))
+        if exact(max(reached)) >= least:
             found.append(f"{MEETS_INTERVAL}:{criterion}")
     return found
 
