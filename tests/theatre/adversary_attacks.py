@@ -314,10 +314,18 @@ def unsent_numbers(folder: Path) -> str:
     return f"refused: {answer.document['error']['code']}"
 
 
+ZERO_WIDTH = "\u200b"
+
+
+def with_unseen(text: str, number: int) -> str:
+    """Return a text that looks the same, and says a number in spaces without width."""
+    return "".join(f"{letter}{ZERO_WIDTH * (number >> at & 1)}" for at, letter in enumerate(text))
+
+
 def numbered_copies(folder: Path) -> str:
     """Number the copies: they count as sixty questions, and the certificate says what they are."""
     asked: list[JsonObject] = [
-        {**one, "input_data": {"text": "one question", "number": number}}
+        {**one, "input_data": {"text": with_unseen("question", number), "number": number}}
         for number, one in enumerate(episodes(60))
     ]
     finished = pilot_stage(folder, asked).run(ScriptedAdapter())

@@ -347,6 +347,7 @@ def test_answers_that_inputs_give_away_are_counted(
         ([{"q": "1 + 2"}, {"q": "1 + 3"}], 2, 0),
         ([{"n": 1}, {"n": 2}, {"n": 2}], 2, 0),
         ([{"a": "x", "b": "y"}, {"b": "y", "a": "x"}], 1, 0),
+        ([{"q": "one"}, {"q": "o\u200bne"}, {"q": "on\xade"}, {"q": "o\x00\u3164ne"}], 4, 3),
         ([{"q": "Straße"}, {"q": "STRASSE 5"}, {"q": "Strass e"}], 3, 1),
     ],
 )

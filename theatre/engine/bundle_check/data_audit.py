@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from theatre.engine.bundle_check.arithmetic import Document, Plan, exact, published, ratio
+from theatre.engine.bundle_check.arithmetic import UNSEEN, Document, Plan, exact, published, ratio
 
 LEAST_CHARACTERS, MOST_LABELS, MOST_LEAVES, MOST_EPISODES = 8, 20, 1000, 1000
 DIGEST: Final = 16
@@ -76,7 +76,7 @@ class DataAudit:
         criterion.
         """
         asked, texts = digest(self.canonical(sent)), texts_in(sent)
-        words = " ".join(LETTERS.findall(" ".join(texts).casefold()))
+        words = " ".join(LETTERS.findall(UNSEEN.sub("", " ".join(texts)).casefold()))
         leaves = {leaf: digest(leaf.encode()) for leaf in sought(truths)}
         return Question(
             asked=asked,

@@ -7,7 +7,6 @@ is durable once its entry is, and so is a refusal.
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -30,6 +29,7 @@ from theatre.engine.replay.trail import (
 )
 from theatre.engine.schema_registry import Quoted, phrase
 from theatre.engine.scoring import CommittedRating, PanelScores, committed_ratings
+from theatre.engine.scoring.data_audit import UNSEEN
 from theatre.engine.scoring.repeats import outputs_of
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.theatre import Theatre
@@ -59,18 +59,9 @@ class ScoreRefusal(NamedTuple):
     message: str
 
 
-_UNSEEN = re.compile(
-    # What shows nothing: controls, the code points that Unicode lets a reader ignore (soft hyphens,
-    # joiners, fillers, marks of direction, selectors, tags), the empty pattern of Braille.
-    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5"
-    "\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
-    "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-
-
 def identity(name: str) -> str:
     """Return by what two names are the same person: what is seen of them, NFC, case folded."""
-    seen = " ".join(_UNSEEN.sub("", name).split())
+    seen = " ".join(UNSEEN.sub("", name).split())
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", seen).casefold())
 
 

@@ -35,6 +35,13 @@ ONE_EXPECTATION = "one-expectation"
 _DIGEST_BYTES = 16
 _AS_DIGEST = np.dtype([("high", "<u8"), ("low", "<u8")])
 _LETTERS = re.compile(r"[^\W\d_]+")
+UNSEEN = re.compile(
+    # What shows nothing: controls, the code points that Unicode lets a reader ignore (soft hyphens,
+    # joiners, fillers, marks of direction, selectors, tags), the empty pattern of Braille.
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +161,9 @@ def string_leaves(value: JsonValue) -> list[str]:
 
 
 def _letters(leaves: Sequence[str]) -> bytes:
-    """Return the words of a text in lower case; nothing else that it holds tells it apart."""
-    return " ".join(_LETTERS.findall(" ".join(leaves).casefold())).encode()
+    """Return the words of a text as they are seen, in lower case; nothing else tells it apart."""
+    seen = UNSEEN.sub("", " ".join(leaves))
+    return " ".join(_LETTERS.findall(seen.casefold())).encode()
 
 
 class _Digests:
