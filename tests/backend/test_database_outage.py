@@ -1,5 +1,6 @@
 """Runs go on by themselves when a database that was away is back."""
 
+import logging
 import os
 import signal
 import time
@@ -42,8 +43,9 @@ def kill(home: EmbeddedHome) -> None:
 
 @pytest.mark.parametrize("end", [stop, kill])
 def test_a_run_outlives_a_database_that_is_away(
-    home: EmbeddedHome, tmp_path: Path, end: Ending
+    home: EmbeddedHome, tmp_path: Path, end: Ending, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     stage = sums_stage(tmp_path / "stage", sums(5, gate_at=3))
     with EmbeddedServer(home.home) as server:
         migrations.upgrade(server.address(OWNER))
@@ -72,3 +74,5 @@ def test_a_run_outlives_a_database_that_is_away(
             assert_whole(company, [path], episodes=5)
             # Tried every two seconds, and said once.
             assert company.pool.log().count("the log's writer has lost its database") == 1
+            again = "the log's writer has its database again"
+            until(lambda: again in company.pool.log() + caplog.text, "the log's writer")

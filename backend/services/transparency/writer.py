@@ -63,6 +63,8 @@ async def _write_for_ever(engine: AsyncEngine, listener: ChangeListener, keys: L
     while True:
         try:
             async with hold_writer_lock(engine) as connection:
+                if is_lost:
+                    _log.info("the log's writer has its database again")
                 is_lost = False
                 await _write(connection, PostgresLog(engine), listener, keys)
         except (SQLAlchemyError, OSError) as error:
