@@ -32,13 +32,11 @@ _PAUSE = 0.5
 _RATE_SECONDS = 60
 """The rate is that of the last minute, so that it follows a construct that slows down."""
 _QUIET_SECONDS = 30
-"""After so long without a word from the run, the line says so: it may have been stopped."""
+"""After so long without a word from the run, whether a process makes it is looked at."""
 _TWO = 2
 """So many times a rate takes."""
 _FAILED = ("timeout", "error")
-_UNFINISHED = {
-    one.value for one in (TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING)
-}
+_RUNNING = {TheatreState.ACTIVE.value, TheatreState.SETTLING.value}
 _ENDED = {TheatreState.RESOLVED.value, TheatreState.ARCHIVED.value}
 
 
@@ -46,7 +44,7 @@ _ENDED = {TheatreState.RESOLVED.value, TheatreState.ARCHIVED.value}
 class RunWatch:
     """What a theatre's audit trail says so far; each look reads only what is new.
 
-    Takes no lock and writes nothing. A line that is still being written waits for the next look.
+    Writes nothing, and looks at the lock of a silent run alone. A line that is still being written waits for the next look.
     """
 
     theatre_id: str
@@ -56,6 +54,7 @@ class RunWatch:
     statuses: Counter[str] = field(default_factory=Counter)
     done: int = 0
     waits_for: str | None = None
+    is_stopped: bool = False
     ended: JsonObject | None = None
     newest: datetime | None = None
     used: UsageTally | None = None
@@ -121,8 +120,12 @@ class RunWatch:
 
     @property
     def is_over(self) -> bool:
-        """Return whether no more comes: it ended, or waits for people, whose run has ended."""
-        return self.state in _ENDED or self.waits_for is not None
+        """Return whether no more comes: it ended, was stopped, or waits for people."""
+        return self.state in _ENDED or self.is_stopped or self.waits_for is not None
+
+    def silence(self, now: datetime) -> float:
+        """Return the seconds since its last word."""
+        return 0 if self.newest is None else (now - self.newest).total_seconds()
 
     @property
     def exit_code(self) -> ExitCode:
@@ -178,6 +181,13 @@ def watch_theatre(
         yield seen, seen.look()
         if seen.is_over:
             return
+        if seen.state in _RUNNING and seen.silence(utc_now()) > _QUIET_SECONDS:
+            seen.is_stopped = not store.is_held(theatre_id)
+            if seen.is_stopped:
+                # What it wrote between the look and its end.
+                seen.look()
+                yield seen, True
+                return
         pause(_PAUSE)
 
 
@@ -188,22 +198,23 @@ def watch(theatre_id: str | None, *, as_json: bool) -> None:
     """Follow the run of a theatre that another process makes, to its end; the newest without ID.
 
     It reads only what the run writes. The exit code is that of the run: 0 certified, 1 without a
-    certificate, 8 where it waits for people. Ctrl-C ends the watching, never the run.
+    certificate, 8 where it waits for people or was stopped. Ctrl-C ends the watching, never the run.
     """
     store = Workspace.from_environment().store
-    found = _newest(store) if theatre_id is None else store.begun_with(theatre_id)
+    found = newest_theatre(store) if theatre_id is None else store.begun_with(theatre_id)
     follow = _print_documents if as_json else _print_lines
     code = follow(found, store)
     if code is not ExitCode.OK:
         raise CommandEndedError(code)
 
 
-def _newest(store: FileTheatreStore) -> str:
+def newest_theatre(store: FileTheatreStore) -> str:
     """Return the newest theatre that has not ended, else the newest; NotFoundError for none."""
     ids = store.theatre_ids()
     if not ids:
         raise NotFoundError("expected a theatre here, got none: echelon theatre run TEMPLATE")
-    unfinished = (one for one in reversed(ids) if last_state(store.folder(one)) in _UNFINISHED)
+    # While it runs, the last line leads to no state.
+    unfinished = (one for one in reversed(ids) if last_state(store.folder(one)) not in _ENDED)
     return next(unfinished, ids[-1])
 
 
@@ -251,6 +262,7 @@ def _facts(seen: RunWatch, now: datetime) -> Iterator[str]:
         reason = seen.ended.get("outcome_reason")
         yield f"{seen.ended['outcome']}" + (f" ({reason})" if reason else "")
         return
-    silent = 0 if seen.newest is None else (now - seen.newest).total_seconds()
-    if seen.waits_for is None and silent > _QUIET_SECONDS:
-        yield f"no word for {format_duration(silent)}; if it was stopped: echelon theatre run"
+    if seen.is_stopped:
+        yield f"stopped: no process makes it; go on with: echelon theatre run {seen.theatre_id}"
+    elif seen.waits_for is None and seen.silence(now) > _QUIET_SECONDS:
+        yield f"no word for {format_duration(seen.silence(now))}"

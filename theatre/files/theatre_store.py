@@ -194,6 +194,15 @@ class FileTheatreStore:
                 code_folder=_code_folder(folder),
             )
 
+    def is_held(self, theatre_id: str) -> bool:
+        """Tell whether a process holds a theatre, by sharing its lock for a moment: ask seldom."""
+        with (self.folder(theatre_id) / _LOCK).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
     def view(self, theatre_id: str) -> TheatreView:
         """Return what is durable of a theatre now; takes no lock and changes nothing."""
         folder = self.folder(theatre_id)

@@ -1,6 +1,8 @@
 """`echelon theatre watch`: a run seen from another place, while it goes on and after its end."""
 
+import fcntl
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from tests.theatre.runs import (
 from tests.theatre.test_rated_runs import waiting
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
-from theatre.cli.watch_command import watch_theatre
+from theatre.cli.watch_command import newest_theatre, watch_theatre
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.files.run_journal import TRAIL
@@ -104,11 +106,43 @@ def test_a_line_that_is_being_written_waits(finished: Finished, tmp_path: Path) 
     follow = watch_theatre(finished.theatre.theatre_id, store, pause=lambda _: None)
     run, is_new = next(follow)
     assert (is_new, run.state) == (True, "SETTLING")
-    assert next(follow)[1] is False
+    with (finished.folder / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert next(follow)[1] is False
     trail.write_bytes(whole)
     assert next(follow)[1] is True
     assert (run.state, run.exit_code) == ("RESOLVED", ExitCode.OK)
     assert list(follow) == []
+
+
+def test_the_newest_is_the_one_that_runs(tmp_path: Path) -> None:
+    """And none that was committed before it, and never begun."""
+    stage_of(tmp_path / "earlier")
+    stage, found = pilot_stage(tmp_path, episodes(COUNT), name="another"), set[str]()
+    shutil.copytree(tmp_path / "earlier" / "home", tmp_path / "home", dirs_exist_ok=True)
+    store = FileTheatreStore(tmp_path / "home")
+
+    def answer(request: OracleInvocationRequest) -> JsonObject:
+        found.add(newest_theatre(store))
+        return answer_as_asked(request)
+
+    stage.run(ScriptedAdapter(answer))
+    assert found == {stage.theatre_id}
+
+
+def test_a_run_that_was_stopped_is_not_watched_for_ever(
+    finished: Finished, tmp_path: Path, ask: Ask
+) -> None:
+    trail = finished.folder / TRAIL
+    lines = trail.read_bytes().splitlines(keepends=True)
+    trail.write_bytes(b"".join(line for line in lines if b'"resolved"' not in line))
+    theatre_id = finished.theatre.theatre_id
+    code, said = ask(tmp_path / "home")
+    assert code == ExitCode.INCOMPLETE
+    assert said.endswith(
+        f"stopped: no process makes it; go on with: echelon theatre run {theatre_id}\n"
+    )
+    assert ask(tmp_path / "home", "--json")[0] == ExitCode.INCOMPLETE
 
 
 def test_a_run_that_waits_for_people_says_so_and_ends_as_the_run_does(
