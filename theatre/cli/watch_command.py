@@ -44,7 +44,8 @@ _ENDED = {TheatreState.RESOLVED.value, TheatreState.ARCHIVED.value}
 class RunWatch:
     """What a theatre's audit trail says so far; each look reads only what is new.
 
-    Writes nothing, and looks at the lock of a silent run alone. A line that is still being written waits for the next look.
+    Writes nothing, and looks at the lock of a silent run alone. A line that is still being written
+    waits for the next look.
     """
 
     theatre_id: str
@@ -198,7 +199,8 @@ def watch(theatre_id: str | None, *, as_json: bool) -> None:
     """Follow the run of a theatre that another process makes, to its end; the newest without ID.
 
     It reads only what the run writes. The exit code is that of the run: 0 certified, 1 without a
-    certificate, 8 where it waits for people or was stopped. Ctrl-C ends the watching, never the run.
+    certificate, 8 where it waits for people or was stopped. Ctrl-C ends the watching, never the
+    run.
     """
     store = Workspace.from_environment().store
     found = newest_theatre(store) if theatre_id is None else store.begun_with(theatre_id)
