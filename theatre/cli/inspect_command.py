@@ -146,6 +146,9 @@ def print_inspection(inspection: Inspection) -> None:
     echo(f"tier         {format_tier(certificate, datetime.now(UTC))}")
     for cap in certificate["caps"]:
         echo(f"  missing    {cap}")
+    # Of a verification of 0.2.0 and before there are none: its theatre certificate has them.
+    for code in certificate.get("findings", ()):
+        echo(f"finding      {code}")
     echo(f"expires      {certificate['expires_at'] or '-'}")
     if inspection.is_verification:
         named = certificate["theatre_certificate"]

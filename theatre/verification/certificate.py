@@ -119,6 +119,7 @@ _COPIED = (
     "score_intervals",
     "verification_tier",
     "caps",
+    "findings",
     "expires_at",
     "issuer",
 )

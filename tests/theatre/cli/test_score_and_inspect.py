@@ -166,6 +166,10 @@ def test_a_folder_without_answers_is_not_found(tmp_path: Path) -> None:
     assert (answer.code, answer.document["error"]["code"]) == (3, "not-found")
 
 
+def findings_in(shown: str) -> list[str]:
+    return [line for line in shown.splitlines() if line.startswith("finding")]
+
+
 def test_a_certificate_is_shown_with_intervals_and_drawn(run: Verified, tmp_path: Path) -> None:
     shown = command(run.folder, "inspect", run.certificate_file, "--plot", tmp_path / "plots")
     certificate = run.certificate
@@ -178,6 +182,7 @@ def test_a_certificate_is_shown_with_intervals_and_drawn(run: Verified, tmp_path
     assert f"Brier {certificate['brier']:.3f}" in shown.stdout
     assert "  precision: share of claims whose words occur in the change\n" in shown.stdout
     assert certificate["theatre_certificate"]["sha256"] in shown.stdout
+    assert [f"finding      {code}" for code in certificate["findings"]] == findings_in(shown.stdout)
     picture = tmp_path / "plots" / "reliability.svg"
     assert ET.parse(picture).getroot().tag.endswith("svg")  # noqa: S314  # our own picture
     words = picture.read_text(encoding="utf-8")
@@ -188,6 +193,9 @@ def test_the_certificate_of_a_theatre_is_shown_too(run: Verified) -> None:
     theirs = run.bundle / "certificate.json"
     shown = command(run.folder, "inspect", theirs)
     assert (shown.code, "composite" in shown.stdout) == (0, True)
+    stated = json.loads(theirs.read_bytes())["findings"]
+    assert stated
+    assert [f"finding      {code}" for code in stated] == findings_in(shown.stdout)
     undrawable = command(run.folder, "inspect", theirs, "--plot", run.folder / "p", "--json")
     assert (undrawable.code, "--plot" in undrawable.document["error"]["message"]) == (2, True)
 
