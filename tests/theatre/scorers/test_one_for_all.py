@@ -23,8 +23,8 @@ QUOTES_ALL: JsonObject = {"a": 1, "text": "x\ny", "quote": "x\ny", "sum": sha256
 CLEAN: JsonObject = {"planted": None, "labelled": []}
 
 
-def planted(turn: int, code: str) -> JsonObject:
-    return {"planted": {"turn": turn, "code": code, "implied": []}, "labelled": []}
+def planted(turn: int, code: str, *implied: str) -> JsonObject:
+    return {"planted": {"turn": turn, "code": code, "implied": [*implied]}, "labelled": []}
 
 
 def found(*faults: tuple[int, str]) -> JsonObject:
@@ -33,6 +33,11 @@ def found(*faults: tuple[int, str]) -> JsonObject:
 
 
 FAULTS: list[JsonValue] = [planted(1, "b"), *[planted(1, "a")] * 2, planted(2, "b"), CLEAN]
+IMPLIED: list[JsonValue] = [planted(1, "a", "b"), planted(1, "b", "a")]
+LABELLED: list[JsonValue] = [
+    {**fault, "labelled": [{"turn": 0, "code": "z"}, {"turn": turn, "code": "y"}]}
+    for turn, fault in enumerate((planted(1, "a"), planted(2, "b"), CLEAN), start=3)
+]
 CASES: list[tuple[str, JsonObject, list[JsonValue], JsonValue]] = [
     ("numeric_tolerance", NEAR, [0, 10, 1000, "x", 2], 5),
     ("numeric_tolerance", {}, [7, 3, 7], 7),
@@ -79,6 +84,8 @@ CASES: list[tuple[str, JsonObject, list[JsonValue], JsonValue]] = [
     ("planted_faults", {"measure": "recall"}, FAULTS, found((1, "a"), (1, "b"), (2, "b"))),
     ("planted_faults", {"measure": "invariance"}, FAULTS, found((1, "a"), (1, "b"), (2, "b"))),
     ("planted_faults", {"measure": "type"}, FAULTS, found((2, "b"), (1, "a"))),
+    ("planted_faults", {"measure": "type"}, IMPLIED, found((1, "a"), (1, "b"))),
+    ("planted_faults", {"measure": "precision"}, LABELLED, found((0, "z"))),
     ("planted_faults", {"measure": "precision"}, FAULTS, found((1, "a"))),
     ("planted_faults", {"measure": "recall"}, [CLEAN, "x"], None),
 ]

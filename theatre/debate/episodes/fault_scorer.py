@@ -7,6 +7,7 @@ An answer's findings are a list of {`turn` (a place, or null), `code`}.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, cast
@@ -117,20 +118,37 @@ _MEASURES: Mapping[str, Callable[[Gold, frozenset[Finding]], float | None]] = {
 }
 
 
-def right_for_most(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
-    """Return the findings that are best whatever the debate: all, or as few as the measure likes.
+def _names_it(gold: Gold, found: frozenset[Finding]) -> float:
+    return float(gold.planted in found)
 
-    Of `precision` the most frequent fault, of `type` the most frequent code of each turn.
+
+def right_for_most(expectations: Sequence[JsonValue], params: JsonObject) -> JsonValue:
+    """Return the findings that are best whatever the debate.
+
+    Of all faults that were planted, the most frequent of each turn, and the one that is right in
+    most debates, by a label too, those that the `measure` likes best.
     """
-    golds = filter(None, map(gold_of, expectations))
+    measure = cast("str", params["measure"])
+    golds = [gold for gold in map(gold_of, expectations) if gold is not None]
     planted = Counter(gold.planted for gold in golds if gold.planted is not None)
-    said = [fault for fault, _ in planted.most_common()]
-    if params["measure"] == PRECISION:
-        said = said[:1]
-    elif params["measure"] == "type":
-        said = list(dict(reversed(said)).items())
-    findings: list[JsonValue] = [{"turn": turn, "code": code} for turn, code in said]
-    return {"findings": findings, "twin_findings": findings} if findings else None
+    right: Counter[Finding] = Counter(planted)
+    for gold in golds:
+        right.update(gold.labelled - {gold.planted} | {(None, code) for code in gold.implied})
+    if not right:
+        return None
+    # By itself, not by which came first: labels have no order.
+    often = min(right, key=lambda fault: (-right[fault], repr(fault)))
+    ranked = [fault for fault, _ in planted.most_common()]
+    of_turns = dict(reversed(ranked))
+    of_one = _MEASURES.get(measure, _names_it)
+    asked = [gold for gold in golds if gold.planted is not None or measure == PRECISION]
+
+    def worth(said: Sequence[Finding]) -> float:
+        return math.fsum(of_one(gold, frozenset(said)) or 0 for gold in asked)
+
+    found = max(ranked, [*of_turns.items()], [often], key=worth)
+    findings: list[JsonValue] = [{"turn": turn, "code": code} for turn, code in found]
+    return {"findings": findings, "twin_findings": findings}
 
 
 _MEASURE: JsonObject = {"enum": [*_MEASURES, "invariance"]}
