@@ -39,7 +39,7 @@ _KINDS = ("python", "node", "http", "command", "openai")
 _VERSION = re.compile("[0-9a-f]{7,64}")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NEEDED: Mapping[str, tuple[str, ...]] = {
-    "http": ("url", "version"),
+    "http": ("url", "id", "version"),
     "command": ("command",),
     "openai": ("url", "model"),
 }
@@ -47,6 +47,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 
 _QUESTIONS = {
     "url": "Its URL (of a model: the base URL, such as http://127.0.0.1:8080/v1)",
+    "id": "Its construct_id, as its answers report it",
     "version": "The version that its answers report as construct_version (7 to 64 hex digits, such "
     "as its commit)",
     "command": "Its command line, such as: python3 answer.py",
@@ -64,6 +65,7 @@ class Wishes:
     inputs: tuple[str, ...]
     construct: str
     url: str | None
+    construct_id: str | None
     version: str | None
     command: str | None
     model: str | None
@@ -95,6 +97,7 @@ def recipes() -> list[str]:
     "or MODULE:NAME, a function of yours.  [default: python]",
 )
 @click.option("--url", help="With http and openai: where the service is.")
+@click.option("--id", "construct_id", help="With http: the construct_id that the service reports.")
 @click.option("--version", metavar="HEX", help="With http: the version that the service reports.")
 @click.option("--command", help="With command: a program that reads stdin and prints the answer.")
 @click.option("--model", help="With openai: the name of the model.")
@@ -110,6 +113,7 @@ def init(  # noqa: PLR0913  # one for each flag
     inputs: tuple[str, ...],
     construct: str | None,
     url: str | None,
+    construct_id: str | None,
     version: str | None,
     command: str | None,
     model: str | None,
@@ -133,9 +137,10 @@ def init(  # noqa: PLR0913  # one for each flag
         answers = (click.prompt("Which column is the right answer", type=columns),)
     construct = _known_construct(construct or _ask_construct(asks=asks))
     if asks:
-        known = {"url": url, "version": version, "command": command, "model": model}
+        known = {"url": url, "id": construct_id, "version": version}
+        known |= {"command": command, "model": model}
         known |= {name: known[name] or _ask_of(name) for name in _NEEDED.get(construct, ())}
-        url, version = known["url"], known["version"]
+        url, construct_id, version = known["url"], known["id"], known["version"]
         command, model = known["command"], known["model"]
     wishes = Wishes(
         recipe=recipe,
@@ -144,6 +149,7 @@ def init(  # noqa: PLR0913  # one for each flag
         inputs=inputs,
         construct=construct,
         url=url,
+        construct_id=construct_id,
         version=version,
         command=command,
         model=model,
@@ -230,7 +236,7 @@ def _known_recipe(name: str) -> str:
 
 def _refuse_contradictions(wishes: Wishes) -> None:
     """Refuse flags that do not go together, and a construct of which too little is said."""
-    said = {"url": wishes.url, "version": wishes.version}
+    said = {"url": wishes.url, "id": wishes.construct_id, "version": wishes.version}
     said |= {"command": wishes.command, "model": wishes.model}
     for name in _NEEDED.get(wishes.construct, ()):
         if not said[name]:
@@ -399,8 +405,9 @@ def _construct_lines(wishes: Wishes, truth: GroundTruth) -> str | None:
             model = {"model": wishes.model, "prompt": prompt, "parameters": {"temperature": 0}}
             return _entry("openai", wishes.url, {**model, "answer": read, **key})
         case "http":
-            place = f"  endpoint: {json.dumps(wishes.url)}\n  version: "
-            return f"construct:\n  adapter: http\n{place}{json.dumps(wishes.version)}"
+            said = {"endpoint": wishes.url, "id": wishes.construct_id, "version": wishes.version}
+            lines = (f"  {name}: {_json(value)}" for name, value in said.items())
+            return "\n".join(("construct:", "  adapter: http", *lines))
         case function:
             return f"construct: {function}"
 

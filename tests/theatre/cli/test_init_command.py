@@ -75,7 +75,8 @@ MODEL = {
     "parameters": {"temperature": 0},
     "answer": SAID,
 }
-HTTP = ("--construct", "http", "--url", "http://127.0.0.1:9/", "--version", "1234567")
+SERVICE = ("--construct", "http", "--url", "http://127.0.0.1:9/", "--id", "own")
+HTTP = (*SERVICE, "--version", "1234567")
 KINDS: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
     "python": ((), ("python", "solution:answer", None)),
     "a function": (("--construct", "own:answer"), ("python", "own:answer", None)),
@@ -102,13 +103,16 @@ def test_each_kind_of_construct_can_be_committed_at_once(folder: Path, kind: str
     (project / "own.py").write_text("def answer(asked):\n    return {}\n", encoding="utf-8")
     template = pinned(project)
     assert construct_of(template) == construct
+    if kind == "http":
+        # Its answers say it: the host's name, or 127, would be refused in each of them.
+        assert template["version_pins"]["constructs"] == {"own": "1234567"}
     assert template["theatre_id"].startswith("product_word_parity_")
     assert template["criteria"]["criteria_ids"] == ["right_parity"]
     assert len((project / "ground_truth.jsonl").read_bytes().splitlines()) == 100
     assert len((project / "echelon.yaml").read_text(encoding="utf-8").splitlines()) <= 15
 
 
-HTTP_TYPED = ("http", "http://127.0.0.1:9/", "v1", "1234567")
+HTTP_TYPED = ("http", "http://127.0.0.1:9/", "own", "v1", "1234567")
 PROGRAM_TYPED = ("command", "sh answer.sh")
 ANSWERS = {
     "own:answer": ("classification", "mine.csv", "parity", "own:answer"),
@@ -274,9 +278,13 @@ def test_what_a_kind_needs_is_named() -> None:
     assert refused.exit_code == 2
     assert "expected --model with --construct openai, got none" in refused.output
     for said, names in (
-        (HTTP[:4], "expected --version with --construct http, got none: the version that its answ"),
-        ((*HTTP[:5], "v1.2"), "expected --version as 7 to 64 hex digits in lower case, got 'v1.2'"),
-        ((*HTTP[:5], "ABCDEF0"), "got 'ABCDEF0'"),
+        (SERVICE[:-2], "expected --id with --construct http, got none: its construct_id, as"),
+        (SERVICE, "expected --version with --construct http, got none: the version that its answ"),
+        (
+            (*HTTP[:-1], "v1.2"),
+            "expected --version as 7 to 64 hex digits in lower case, got 'v1.2'",
+        ),
+        ((*HTTP[:-1], "ABCDEF0"), "got 'ABCDEF0'"),
         (("--construct", "command", "--command", "sh 'a"), "as a shell reads it, got"),
     ):
         refused = start("--yes", *said)
