@@ -22,6 +22,7 @@ from theatre.engine.bundle_check.plain_notes import (
     verify_with_package,
 )
 from theatre.engine.bundle_check.plain_proofs import ProofCheck
+from theatre.engine.canonical_json import parse_object
 from theatre.transparency.bundle_proofs import check_proofs
 from theatre.transparency.trust import Trust
 
@@ -47,7 +48,8 @@ def main() -> None:
         data = issued.trust_file(folder, **asking_for(issued.trust, WITNESS)).read_bytes()
         trust, reader = Trust.parse(data), reader_of(data)
         listed = BundleFolder.listed(issued.bundle)
-        proofs, certified = read_proofs(listed), certified_of(listed)
+        certificate = parse_object(listed.read("certificate.json"))
+        proofs, certified = read_proofs(listed), certified_of(listed, certificate)
         evidence = Evidence(folder=issued.bundle, now=LATE)
 
         def alone(verify: Verify) -> object:

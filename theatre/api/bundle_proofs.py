@@ -20,7 +20,6 @@ from theatre.api.named_files import read_file
 from theatre.engine.bundle_check import Check, CheckReport, CheckStatus
 from theatre.engine.bundle_check.folder import (
     AUDIT_TRAIL,
-    CERTIFICATE,
     COIN,
     TEMPLATE,
     BundleFolder,
@@ -134,7 +133,7 @@ def add_proof_checks(
     `reader` None stands for the author, who needs no file for what is his own.
     """
     folder = BundleFolder.listed(bundle)
-    if report.failed or CERTIFICATE not in folder.files:
+    if report.failed or report.certificate is None:
         why = "not looked at: " + (
             "the bundle does not hold" if report.failed else "a reproduction certifies nothing"
         )
@@ -142,9 +141,8 @@ def add_proof_checks(
         return replace(report, checks=(*report.checks, *map(_check, lines)))
     proofs = read_proofs(folder)
     reader = reader or own_reader(proofs, TrustHome(trust_folder(os.environ)))
-    found = check_proofs(
-        proofs, certified_of(folder), trust=None if reader is None else reader.trust
-    )
+    certified = certified_of(folder, report.certificate)
+    found = check_proofs(proofs, certified, trust=None if reader is None else reader.trust)
     checks = list(map(_check, found.lines))
     if online:
         checks[-1] = _ask_log(reader, found.logged, now)
@@ -176,9 +174,8 @@ def read_proofs(folder: BundleFolder) -> Proofs:
     )
 
 
-def certified_of(folder: BundleFolder) -> Certified:
-    """Return what the proofs are held to, from a bundle in which nothing failed."""
-    certificate = parse_object(folder.read(CERTIFICATE))
+def certified_of(folder: BundleFolder, certificate: JsonObject) -> Certified:
+    """Return what the proofs are held to: the certificate of a bundle in which nothing failed."""
     committed_at = parse_rfc3339(cast("str", certificate["theatre_committed_at"]))
     detail = next(
         cast("JsonObject", entry["detail"])

@@ -20,7 +20,7 @@ from theatre.cli.exits import (
 )
 from theatre.cli.tables import format_tier
 from theatre.engine.bundle_check import CheckReport, Verdict
-from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.files.durable import replace_durably
 from theatre.transparency.statements import result_statement, sign_statement, tier_property
 
@@ -64,12 +64,12 @@ def attest(
         )
     reader = None if trust_file is None else read_reader(trust_file, None, bundle)
     report = check_folder(bundle, certificate=certificate, reader=reader)
-    if not report.consistent:
+    checked = report.certificate
+    if not report.consistent or checked is None:
         print_report(report)
         raise CommandEndedError(ExitCode.CHECK_FAILED if report.failed else ExitCode.INCOMPLETE)
     now, home = datetime.now(UTC), issuer_home()
     trust = home.open(issuer=Workspace.from_environment().issuer, at=now)
-    checked = parse_object((bundle / "certificate.json").read_bytes())
     properties = _properties(report, checked, now)
     verifier = f"urn:echelon:check:{version('echelon-theatre')}"
     payload = result_statement(checked, verifier=verifier, properties=properties, at=now)

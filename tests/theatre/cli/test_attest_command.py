@@ -1,7 +1,10 @@
 """`echelon attest` signs what the check of a bundle found, and nothing where it found a fault."""
 
+import fcntl
 import json
+import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from tests.sealed_evidence import unpacked
 from tests.theatre.cli.doubler import run, write_module, write_theatre
+from tests.theatre.echelon_process import until
 from theatre.cli import attest_command, cli
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.engine.clock import parse_rfc3339
@@ -114,6 +118,24 @@ def echelon_at(moment: datetime, *arguments: str) -> str:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(attest_command, "datetime", Clock)
         return CliRunner().invoke(cli, [*arguments]).stdout
+
+
+def test_what_is_signed_is_the_certificate_that_was_checked(tmp_path: Path, home: Path) -> None:
+    """Another one takes its place between check and signature, while the key is waited for."""
+    bundle, out = unpacked("product_cartograph_v1", tmp_path), tmp_path / "result.json"
+    path, lock = bundle / "certificate.json", home / ".lock"
+    kept = shutil.copy(path, tmp_path / "kept.json")
+    home.mkdir()
+    with ThreadPoolExecutor(1) as threads, lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        attesting = threads.submit(attest, bundle, out, "--certificate", str(kept))
+        waits = re.compile(rf"-> FLOCK .*:{lock.stat().st_ino} ")
+        until(lambda: waits.search(Path("/proc/locks").read_text()), "it to want the key")
+        other = json.loads(path.read_bytes())
+        other |= {"verification_tier": "PROVEN", "expires_at": "2040-01-01T00:00:00.000000Z"}
+        path.write_text(json.dumps(other))
+    signed = json.loads(attesting.result().stdout)["properties"]
+    assert signed == ["ECHELON_EVIDENCE_CONSISTENT", "ECHELON_CERTIFICATE_VALID"]
 
 
 def test_nothing_is_signed_about_a_bundle_with_a_fault(tmp_path: Path) -> None:

@@ -265,6 +265,7 @@ def read_documents(folder: BundleFolder, ledger: Ledger) -> Documents:
             continue
         with ledger.noting(CheckId.CANONICAL_FORM):
             found[path] = canonical_object(folder.read(path), path, ledger)
+    ledger.certificate = found.get(CERTIFICATE)
     is_reproduction = REPRODUCTION in folder.files and CERTIFICATE not in folder.files
     return Documents(found, REPRODUCTION if is_reproduction else CERTIFICATE)
 

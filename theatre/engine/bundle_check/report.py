@@ -307,13 +307,15 @@ class CheckReport:
     `outside` names the facts outside the bundle that its tier rests on, if there are any.
     `signed_by` says in words which key that the reader trusts signed the certificate, if one did;
     `logged`, whether a log that he trusts has commitment and certificate, too. Both are found by
-    what stands above the engine (docs/contract/trust.md §1).
+    what stands above the engine (docs/contract/trust.md §1). `certificate` is the one that was
+    checked, if there was one: what lies in the folder by now may be another.
     """
 
     checks: tuple[Check, ...]
     outside: str | None = None
     signed_by: str | None = None
     logged: bool = False
+    certificate: JsonObject | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -411,6 +413,7 @@ class Ledger:
         self._problems: dict[CheckId, int] = {}
         self._completed: dict[CheckId, tuple[CheckStatus, str]] = {}
         self._outside: str | None = None
+        self.certificate: JsonObject | None = None
 
     def wrong(self, check: CheckId, expected: str, actual: str) -> None:
         """Note that `check` found `actual` instead of `expected`."""
@@ -467,7 +470,7 @@ class Ledger:
     def report(self) -> CheckReport:
         """Return every check, in order."""
         lines = tuple(self._line(check) for check in CheckId)
-        return CheckReport(checks=lines, outside=self._outside)
+        return CheckReport(checks=lines, outside=self._outside, certificate=self.certificate)
 
     def _line(self, check: CheckId) -> Check:
         expected, actual = _REQUIREMENTS[check], "not computed"
