@@ -578,6 +578,25 @@ def decoys(folder: Path) -> str:
     return f"paid: {findings_of(finished, 'baseline')}"
 
 
+def all_the_words(folder: Path) -> str:
+    """Say all that is expected of any question, to each, under a scorer that looks for terms."""
+    terms = [f"term{number:02}" for number in range(60)]
+    asked: list[JsonObject] = [
+        {**one, "expected_output": {**EXPECTED, "colour": [term]}}
+        for one, term in zip(episodes(60), terms, strict=True)
+    ]
+    params: JsonObject = {"field": "colour", "expected": "colour"}
+    changes: JsonObject = {
+        "/scoring/criteria_scorers/colour": {"scorer": "contains_terms", "params": params},
+        "/scorer_pins": {"numeric_tolerance": "1", "contains_terms": "1"},
+    }
+    stage = pilot_stage(folder, asked, changes=changes)
+    finished = stage.run(ScriptedAdapter(saying(" ".join(terms))))
+    scores: Any = finished.document("certificate.json")["scores"]
+    assert scores["colour"] == 1
+    return findings_of(finished, "interchangeable")
+
+
 def own_runner(folder: Path) -> str:
     """Install a runner that makes the right answer of one word, which no baseline says."""
     asked: list[JsonObject] = [
@@ -748,6 +767,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "one-note": one_note,
     "right-for-all": right_for_all,
     "decoys": decoys,
+    "all-the-words": all_the_words,
     "set-back": set_back,
 }
 """Attack by the name of its row."""

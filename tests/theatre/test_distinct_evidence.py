@@ -477,6 +477,46 @@ def test_a_baseline_below_the_interval_is_no_finding(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("total", "begins"), [(60, 0), (31, 0), (30, 0), (60, 59)])
+def test_answers_that_do_as_well_for_other_questions_are_found(
+    tmp_path: Path, total: int, begins: int
+) -> None:
+    """A text with all words, in another order each time; or, from `begins` on, the right one."""
+    words = [f"word{n:02}" for n in range(total)]
+
+    def said(number: int) -> JsonObject:
+        if number % 11 == 0:
+            return {"status": "refused" if number % 2 else "error"}
+        all_ = [*words[number:], *words[:number]]
+        return {"output_data": {"colour": " ".join(all_ if begins == 0 else all_[:1])}}
+
+    records = asked(
+        *({"question": f"Which {n}?", "answer": said(n)} for n in range(total)),
+        expected=[{"colour": [word]} for word in words],
+    )
+    entry: JsonObject = {
+        "scorer": "contains_terms", "params": {"field": "colour", "expected": "colour"},
+    }  # fmt: skip
+    changes: dict[str, JsonValue] = {
+        "/scoring/criteria_scorers/colour": entry,
+        "/scorer_pins": {"contains_terms": "1", "numeric_tolerance": "1"},
+    }
+    finished = pilot_stage(tmp_path, records, changes=changes).run(ScriptedAdapter(answer_as_asked))
+    certificate: Any = finished.document("certificate.json")
+    assert certificate["scores"]["colour"] > 0.9
+    code = "interchangeable-answers:colour"
+    # A refusal is in no mean, and is dealt to no other question: of 30 there are 29 to deal.
+    assert (code in certificate["findings"]) is (begins == 0 and total > 30)
+    assert failed_ids(check(finished.bundle)) == set()
+    assert not any(verify(finished.bundle, now=LATE).problems.values())
+    certificate["findings"] = sorted({*certificate["findings"]} ^ {code})
+    forged = with_document(load(finished.bundle), "certificate.json", certificate)
+    folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "forged")
+    assert failed_ids(check(folder)) == {"certificate-fields"}
+    # No scorer is in the file without packages: its page says that it takes this one as it stands.
+    assert not any(verify(folder, now=LATE).problems.values())
+
+
 def test_who_takes_every_label_for_right_is_met_by_the_first_of_them(tmp_path: Path) -> None:
     labels = ["red", "green", "blue"]
     records = asked(
@@ -564,6 +604,7 @@ def test_the_thousand_with_the_smallest_digests_are_drawn() -> None:
             drawn_.add(
                 GroundTruthEpisode(seq=seq, episode_id=f"e-{seq}", input_data={"n": seq}),
                 {"n": -seq},
+                lambda: None,
             )
             if seq == 700:  # what is read before the last one is added is not written over
                 assert len([*drawn_.cases({3})]) == 1

@@ -76,6 +76,7 @@ FINDINGS: Mapping[str, str] = {
     "unweighted-judge": "{} counts for little, though the same judge's word counts elsewhere",
     "one-expectation": "One answer is always expected for {}: saying it each time would do",
     "baseline-meets-interval": "On {} an answer without any work does as well",
+    "interchangeable-answers": "On {} its answers do as well for other questions than their own",
     "labels-by-models": "The measure of {} was held against labels that language models made",
     "controls-below-100": "Too few known claims went along to tell how the judge of {} errs",
     "controls-show-no-skill": "On claims of known truth the judge of {} did no better than a coin",

@@ -11,15 +11,32 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import cast
+from fractions import Fraction
+from typing import Any, cast
 
-from theatre.engine.bundle_check.arithmetic import COMPOSITE, Document, Tally, rating_findings
+from theatre.engine.bundle_check.arithmetic import (
+    COMPOSITE,
+    NANO,
+    Document,
+    Tally,
+    billionths,
+    published,
+    rating_findings,
+)
 from theatre.engine.bundle_check.batches import PART_SIZE
 from theatre.engine.bundle_check.calls import OutputShape
 from theatre.engine.bundle_check.commitment import bare_lines
-from theatre.engine.bundle_check.data_audit import BASELINES, PLAYED, evidence_findings, texts_in
+from theatre.engine.bundle_check.data_audit import (
+    BASELINES,
+    FEWEST_DEALT,
+    INTERCHANGEABLE,
+    PLAYED,
+    dealt_findings,
+    evidence_findings,
+    texts_in,
+)
 from theatre.engine.bundle_check.evidence import Evidence
-from theatre.engine.bundle_check.folder import AGGREGATE, DATA_AUDIT
+from theatre.engine.bundle_check.folder import AGGREGATE, CERTIFICATE, DATA_AUDIT
 from theatre.engine.bundle_check.folder import BASELINES as BASELINE_FILE
 from theatre.engine.bundle_check.plan import REPLAY_DATASET, CommittedPlan
 from theatre.engine.bundle_check.report import (
@@ -42,7 +59,13 @@ from theatre.engine.bundle_check.scorers import (
     known,
     resampled_bounds,
 )
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
+from theatre.engine.canonical_json import (
+    JsonObject,
+    JsonValue,
+    canonical_bytes,
+    parse_json,
+    parse_object,
+)
 from theatre.engine.errors import DatasetError, ParseError, TheatreError, UnplayableError
 from theatre.engine.models import (
     EpisodeRunner,
@@ -65,6 +88,8 @@ class CountedEvidence:
 
     audit: JsonValue | Nothing
     baselines: JsonValue | Nothing
+    dealt: Mapping[str, float] | None = None
+    """Criterion → what the construct's answers score for other questions; None: not recomputed."""
 
     def findings(
         self,
@@ -87,6 +112,11 @@ class CountedEvidence:
         template = evidence.plan.document
         try:
             found = evidence_findings(template, audit, baselines, aggregate, differences)
+            if self.dealt is None:
+                stated = cast("list[str]", evidence.documents.at(CERTIFICATE, "findings"))
+                found += [code for code in stated if code.startswith(f"{INTERCHANGEABLE}:")]
+            else:
+                found += dealt_findings(self.dealt, found, aggregate)
             if tally is None:
                 return found
             return [
@@ -124,7 +154,8 @@ def check_counted_evidence(evidence: Evidence, run: RunEvidence) -> CountedEvide
         ledger.cannot(CheckId.BASELINES, run.other_runner)
         return CountedEvidence(audit=audited, baselines=made)
     try:
-        scored = _Baselines(evidence, plan, scoring).document()
+        trivial = _Baselines(evidence, plan, scoring)
+        scored, dealt = trivial.document(), trivial.dealt()
     except (DefectError, DatasetError, ParseError, ValueError) as error:
         ledger.wrong(CheckId.BASELINES, "the drawn episodes and their records", str(error))
         return CountedEvidence(audit=audited, baselines=NOTHING)
@@ -135,7 +166,7 @@ def check_counted_evidence(evidence: Evidence, run: RunEvidence) -> CountedEvide
                 one[name]["interval"] = seen
     ledger.compare(CheckId.BASELINES, BASELINE_FILE, scored, made)
     ledger.completed(CheckId.BASELINES, f"{scored['episodes']} episodes")
-    return CountedEvidence(audit=audited, baselines=scored)
+    return CountedEvidence(audit=audited, baselines=scored, dealt=dealt)
 
 
 class _Baselines:
@@ -176,6 +207,38 @@ class _Baselines:
                 | {baseline: scored[baseline].get(name) for baseline in BASELINES}
                 for name, reason in reasons.items()
             },
+        }
+
+    def dealt(self) -> dict[str, float]:
+        """Return criterion → the mean of answers that are dealt to other questions."""
+        runner, sums = self._evidence.runner, dict[str, list[int]]()
+        own = None if runner is None else runner.own_words
+        names = {
+            name
+            for name in self._plan.scorers
+            if self._why_not(name) is None
+            and (own is None or str(self._place(name)[1]).partition(".")[0] in own)
+        }
+        others = self._scoring.draw.dealt() if names else {}
+        for episode in self._episodes(others):
+            status, hops = cast("tuple[str, list[Any]]", parse_json(others[episode.seq]()))
+            answer = EpisodeAnswer(
+                status=InvocationStatus(status),
+                hops={
+                    name: output if own is None else {one: output[one] for one in own & {*output}}
+                    for name, output in hops
+                },
+            )
+            held = self._expected(episode)
+            for name in names & known(held).keys():
+                result = self._scorers.result(name, episode, answer, held)
+                nano = billionths(result) if answer.succeeded else 0
+                if nano is not None:
+                    sums.setdefault(name, []).append(nano)
+        return {
+            name: cast("float", published(Fraction(sum(nanos), len(nanos) * NANO)))
+            for name, nanos in sums.items()
+            if len(nanos) >= FEWEST_DEALT
         }
 
     def _why_not(self, name: str) -> str | None:

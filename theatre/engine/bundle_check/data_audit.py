@@ -9,8 +9,12 @@ from __future__ import annotations
 import hashlib
 import heapq
 import re
+import tempfile
+import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from fractions import Fraction
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from theatre.engine.bundle_check.arithmetic import UNSEEN, Document, Plan, exact, published, ratio
@@ -21,6 +25,10 @@ DIGEST: Final = 16
 BASELINES: Final = ("empty", "copied", "most_frequent", "other_episode")
 PLAYED: Final = ("empty", "copied")
 """The baselines of interactive episodes: what is expected at the end answers no turn."""
+MEETS: Final = "baseline-meets-interval"
+INTERCHANGEABLE: Final = "interchangeable-answers"
+FEWEST_DEALT: Final = 30
+"""Of fewer answers than a tier needs, luck alone may do as well for other questions."""
 FEWEST_TWICE: Final = 30
 """Below so many episodes that are asked twice, that their answers were alike says little."""
 LETTERS: Final = re.compile(r"[^\W\d_]+")
@@ -151,22 +159,47 @@ class BaselineDraw:
 
     def __init__(self, commitment_hash: str) -> None:
         self._commitment_hash = commitment_hash
-        self._kept: list[tuple[int, int, Mapping[str, bytes]]] = []
+        self._kept: list[tuple[int, int, Mapping[str, bytes], tuple[int, int]]] = []
+        self._answers = tempfile.SpooledTemporaryFile(max_size=2**18)  # noqa: SIM115 - see below
+        weakref.finalize(self, self._answers.close)
 
-    def add(self, episode_id: str, seq: int, expected: Mapping[str, bytes]) -> None:
-        """Take an episode that was run, with the digests of what is expected in it."""
+    def add(
+        self,
+        episode_id: str,
+        seq: int,
+        expected: Mapping[str, bytes],
+        answer: Callable[[], bytes] = bytes,
+    ) -> None:
+        """Take an episode that was run: the digests of what is expected, and its answer, if kept.
+
+        An answer of no bytes is none to deal.
+        """
         text = f"{self._commitment_hash}:baseline:{episode_id}"
-        number = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
-        if len(self._kept) < MOST_EPISODES:
-            heapq.heappush(self._kept, (-number, seq, expected))
-        else:
-            heapq.heappushpop(self._kept, (-number, seq, expected))
+        number = -int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
+        if len(self._kept) == MOST_EPISODES:
+            if number < self._kept[0][0]:
+                return
+            heapq.heappop(self._kept)
+        kept = self._answers.tell(), self._answers.write(answer())
+        heapq.heappush(self._kept, (number, seq, expected, kept))
 
     @property
     def drawn(self) -> dict[int, Mapping[str, bytes]]:
         """Return them in the order of the dataset, each with its digests."""
         kept = sorted(self._kept, key=lambda one: one[1])
-        return {seq: expected for _, seq, expected in kept}
+        return {seq: expected for _, seq, expected, _ in kept}
+
+    def dealt(self) -> dict[int, Callable[[], bytes]]:
+        """Return for each that has an answer that of the next one, in the order of the digests."""
+        ring = [(seq, kept) for _, seq, _, kept in sorted(self._kept, reverse=True) if kept[1]]
+        others = [kept for _, kept in (*ring[1:], *ring[:1])]
+        return {
+            seq: partial(self._read, *kept) for (seq, _), kept in zip(ring, others, strict=True)
+        }
+
+    def _read(self, place: int, size: int) -> bytes:
+        self._answers.seek(place)
+        return self._answers.read(size)
 
 
 def texts_in(value: object) -> list[str]:
@@ -207,19 +240,46 @@ def evidence_findings(
     for name, one in audit["criteria"].items():
         if one["expectations"] == 1:
             found.append(f"one-expectation:{name}")
+    limits = limits_of(aggregate)
+    for name, one in baselines["criteria"].items():
+        limit = limits[name]
+        trivial = [one[baseline]["score"] for baseline in BASELINES if one[baseline] is not None]
+        if limit is not None and trivial and exact(max(trivial)) >= limit:
+            found.append(f"{MEETS}:{name}")
+    return found
+
+
+def limits_of(aggregate: Document) -> dict[str, Fraction | None]:
+    """Return from where on something that knows nothing scores as much, by criterion.
+
+    That is the lower end of the interval; where people have a share, as far below the part that
+    machines gave as people's marks leave it.
+    """
     machine = {
         step["criterion_id"]: (exact(step["machine"]), exact(step["share"]))
         for step in (aggregate["human_scores"] or {}).values()
         if step["machine"] is not None and step["share"] not in {None, 1}
     }
-    for name, one in baselines["criteria"].items():
-        low, score = aggregate["score_intervals"][name]["low"], aggregate["scores"][name]
-        trivial = [one[baseline]["score"] for baseline in BASELINES if one[baseline] is not None]
-        if score is None or not trivial:
-            continue
-        # How far below the part that machines gave, where people's marks are what they are.
-        mean, share = machine.get(name, (exact(score), 0))
-        allowed = 0 if low is None else (exact(score) - exact(low)) / (1 - share)
-        if exact(max(trivial)) >= mean - allowed:
-            found.append(f"baseline-meets-interval:{name}")
-    return found
+    limits: dict[str, Fraction | None] = {}
+    for name, score in aggregate["scores"].items():
+        low = aggregate["score_intervals"][name]["low"]
+        limits[name] = None
+        if score is not None:
+            mean, share = machine.get(name, (exact(score), 0))
+            allowed = 0 if low is None else (exact(score) - exact(low)) / (1 - share)
+            limits[name] = mean - allowed
+    return limits
+
+
+def dealt_findings(
+    dealt: Mapping[str, float], found: Collection[str], aggregate: Document
+) -> list[str]:
+    """Return the criteria on which answers do as well for other questions, and no baseline does."""
+    limits = limits_of(aggregate)
+    return [
+        f"{INTERCHANGEABLE}:{name}"
+        for name, mean in dealt.items()
+        if (limit := limits[name]) is not None
+        and exact(mean) >= limit
+        and f"{MEETS}:{name}" not in found
+    ]

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias, cast
 
@@ -310,8 +311,9 @@ class EpisodeScoring:
             confidence=None if answer is None else answer.confidence,
             repeats=self.scorers.results_of_repeats(episode, answer, held),
         )
-        if question is not None:
-            self.draw.add(episode.episode_id, episode.seq, question.expected)
+        if question is not None and answer is not None:
+            kept = partial(_answer_kept, answer)
+            self.draw.add(episode.episode_id, episode.seq, question.expected, kept)
             self.audit.add(question, document)
         outcome, line = EpisodeOutcome(document["outcome"]), canonical_line(document)
         self.lines.add(line)
@@ -322,6 +324,15 @@ class EpisodeScoring:
     def aggregate(self, panels: Sequence[Panel]) -> JsonObject:
         """Return `scores/aggregate.json` but for what computations add, its own hash included."""
         return self.lines.within(add_up(self.tally, self.columns, panels))
+
+
+def _answer_kept(answer: EpisodeAnswer) -> bytes:
+    """Return what is dealt to another question: nothing of a refusal, in no mean as it is."""
+    decides = next((one for one in answer.repeats if one.status is answer.status), answer)
+    if answer.status is InvocationStatus.REFUSED:
+        return b""
+    hops: list[JsonValue] = [[name, output] for name, output in decides.hops.items()]
+    return canonical_bytes([answer.status.value, hops])
 
 
 def add_up(tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> JsonObject:

@@ -47,7 +47,12 @@ from theatre.engine.bundle_check.arithmetic import (
     wilson,
 )
 from theatre.engine.bundle_check.bundle_reader import Evidence, place_of
-from theatre.engine.bundle_check.data_audit import BASELINES, evidence_findings
+from theatre.engine.bundle_check.data_audit import (
+    BASELINES,
+    INTERCHANGEABLE,
+    MEETS,
+    evidence_findings,
+)
 from theatre.engine.bundle_check.measures import unqualified_measures
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
 from theatre.engine.bundle_check.plain_notes import Reader, reader_of
@@ -744,7 +749,10 @@ def check_data_audit(evidence: Evidence) -> Problems:
     yield from differs("data_audit.json", audit.document(), evidence.data_audit)
 
 
-AS_SCORED: Final = "baselines: what trivial answers score is as the bundle has it"
+AS_SCORED: Final = (
+    "baselines: what trivial answers score is as the bundle has it, and what the construct's own "
+    "score for other questions"
+)
 AS_PLAYED: Final = (
     f"{AS_SCORED}, and so is what becomes of their episodes: no runner is in this file"
 )
@@ -922,7 +930,12 @@ def findings(evidence: Evidence) -> list[str]:
         evidence.aggregate,
         evidence.differences,
     )
-    return sorted(found)
+    # What answers score for other questions only a scorer can say: as the certificate has it.
+    apart = {name for name in evidence.aggregate["scores"] if f"{MEETS}:{name}" not in found}
+    stated = [
+        name for name in apart if f"{INTERCHANGEABLE}:{name}" in evidence.certificate["findings"]
+    ]
+    return sorted([*found, *(f"{INTERCHANGEABLE}:{name}" for name in stated)])
 
 
 def check_certificate_fields(evidence: Evidence) -> Problems:

@@ -20,6 +20,7 @@ from theatre.engine.models import (
     EpisodeResult,
     EpisodeRunner,
     GroundTruthEpisode,
+    InvocationStatus,
     Scored,
     Verdict,
     read_episodes,
@@ -42,6 +43,7 @@ from theatre.engine.scoring import (
     BaselineScores,
     DataAudit,
     DrawnEpisodes,
+    EpisodeAnswer,
     FailureStop,
     RepeatScores,
     ScoredEpisode,
@@ -49,6 +51,7 @@ from theatre.engine.scoring import (
     TrivialPlayers,
     stated_probability,
 )
+from theatre.engine.scoring.repeats import outputs_of
 from theatre.engine.templates import ProductTheatreTemplate
 
 # What a run's questions are worth as evidence, gathered while its episodes stream past.
@@ -97,18 +100,21 @@ class DistinctEvidence:
             for criterion, one in result.scores.items()
             if isinstance(one, Scored) or one is Verdict.MISSING
         }
-        self._take(episode, sent, counted, scored=result.outcome is EpisodeOutcome.SCORED)
+        scored = result.outcome is EpisodeOutcome.SCORED
+        self._take(episode, sent, counted, lambda: _answer_of(result), scored=scored)
 
     def add_unanswered(self, episode: GroundTruthEpisode, sent: JsonObject) -> None:
         """Take an episode of a dataset that nothing has run: as if everything was scored."""
         label = self._gold.get(episode.episode_id)
-        self._take(episode, sent, self._provider.expectations(episode, label), scored=True)
+        held = self._provider.expectations(episode, label)
+        self._take(episode, sent, held, lambda: None, scored=True)
 
     def _take(
         self,
         episode: GroundTruthEpisode,
         sent: JsonObject,
         counted: Collection[str],
+        answer: Callable[[], EpisodeAnswer | None],
         *,
         scored: bool,
     ) -> None:
@@ -124,12 +130,16 @@ class DistinctEvidence:
                 cluster_key=episode.cluster_key,
             )
         )
-        self._drawn.add(episode, sent)
+        self._drawn.add(episode, sent, answer)
 
     @property
     def audit(self) -> JsonObject:
         """Return `scores/data_audit.json`."""
         return self._audit.as_document()
+
+    def dealt(self) -> dict[str, float]:
+        """Return what the construct's answers score for other questions, by criterion."""
+        return self._baselines.dealt(self._drawn, self._gold)
 
     def documents(
         self, raise_if_cancelled: Callable[[], None] = lambda: None
@@ -145,6 +155,15 @@ class DistinctEvidence:
         builder.write_document("scores/data_audit.json", audit)
         builder.write_document("scores/baselines.json", baselines)
         return audit, baselines
+
+
+def _answer_of(result: EpisodeResult) -> EpisodeAnswer | None:
+    """Return the answer that counts; None where it was refused, as it is in no mean."""
+    if result.status is InvocationStatus.REFUSED:
+        return None
+    succeeded = result.status is InvocationStatus.SUCCESS
+    hops = outputs_of(result.record.document) if succeeded else {}
+    return EpisodeAnswer(status=result.status, hops=hops)
 
 
 _PAIRS_AT_A_TIME = 100

@@ -6,7 +6,7 @@ Source: docs/contract/evidence.md §4-§5; docs/adr/0051: seal the bundle, then 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -221,13 +221,14 @@ class Settlement:
                 return ending
             await run_in_thread(ending.write, builder)
             documents = await run_in_thread(evidence.write, builder, cancellation_check())
+            dealt = await run_in_thread(evidence.dealt)
             return SettledRun(
                 ending=ending,
                 calls=facts,
                 isolation=weakest_isolation(read_isolation(trail.activated).values()),
                 documents=documents,
                 episode_root=root.hexdigest(),
-                findings=self._find_findings(trail, ending, facts, aggregator, *documents),
+                findings=self._find_findings(trail, ending, facts, aggregator, *documents, dealt),
                 qualifications=datasets.qualifications(self._receipt.template_snapshot),
                 controls=read_controls(
                     self._receipt.template_snapshot,
@@ -268,6 +269,7 @@ class Settlement:
         aggregator: Aggregator,
         audit: JsonObject,
         baselines: JsonObject,
+        dealt: Mapping[str, float],
     ) -> tuple[str, ...]:
         """Return what a reader must know and no tier rule looks at.
 
@@ -291,7 +293,7 @@ class Settlement:
             *ending.machine.findings,
             *scorer_findings(self._receipt.template_snapshot, self._template),
             *data_findings(audit),
-            *baseline_findings(baselines, ending.aggregate),
+            *baseline_findings(baselines, dealt, ending.aggregate),
             *aggregator.narrowed(ending.aggregate),
             *rating_findings(self._receipt.template_snapshot, trail, ending.aggregate),
         )

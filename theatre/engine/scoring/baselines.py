@@ -14,6 +14,7 @@ import heapq
 import marshal
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
 from operator import itemgetter
@@ -53,13 +54,19 @@ from theatre.engine.scoring.provider import (
     score_case,
     score_criterion,
 )
+from theatre.engine.scoring.repeats import published_nano
 from theatre.engine.scoring.tallies import ResampledUnits
 from theatre.engine.templates import Hop
 
 MAX_EPISODES = 1000
 """So many episodes show what a trivial answer scores; more would cost and say no more."""
 
+MIN_DEALT = 30
+"""Of fewer answers than a tier needs, luck alone may do as well for other questions."""
+
 MEETS_INTERVAL = "baseline-meets-interval"
+
+INTERCHANGEABLE = "interchangeable-answers"
 
 ANY_TEXT = "text_match"
 """The scorer that takes any text of an array for right."""
@@ -108,22 +115,31 @@ class DrawnEpisodes:
         """Remove what was written."""
         self._spool.close()
 
-    def add(self, episode: GroundTruthEpisode, sent: JsonObject) -> None:
-        """Take the next episode that was run."""
+    def add(
+        self,
+        episode: GroundTruthEpisode,
+        sent: JsonObject,
+        answer: Callable[[], EpisodeAnswer | None],
+    ) -> None:
+        """Take the next episode that was run; `answer` returns None where there is none to deal."""
         # Drawn by the commitment: who runs the theatre must not choose on which episodes it looks
         # good next to a trivial answer.
         text = f"{self._commitment_hash}:baseline:{episode.episode_id}"
         drawn = -int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
         if len(self._heap) < MAX_EPISODES:
-            heapq.heappush(self._heap, (drawn, episode.seq, *self._write(episode, sent)))
+            heapq.heappush(self._heap, (drawn, episode.seq, *self._write(episode, sent, answer())))
         elif drawn > self._heap[0][0]:
-            heapq.heapreplace(self._heap, (drawn, episode.seq, *self._write(episode, sent)))
+            place = self._write(episode, sent, answer())
+            heapq.heapreplace(self._heap, (drawn, episode.seq, *place))
 
-    def _write(self, episode: GroundTruthEpisode, sent: JsonObject) -> tuple[int, int]:
+    def _write(
+        self, episode: GroundTruthEpisode, sent: JsonObject, answer: EpisodeAnswer | None
+    ) -> tuple[int, int]:
         other = None if sent is episode.input_data else sent
         kept = (episode.episode_id, episode.input_data, episode.expected_output)
+        said = None if answer is None else (answer.status.value, dict(answer.hops))
         return self._spool.tell(), self._spool.write(
-            marshal.dumps((*kept, episode.cluster_key, other))
+            marshal.dumps((*kept, episode.cluster_key, other, said))
         )
 
     def __len__(self) -> int:
@@ -137,21 +153,41 @@ class DrawnEpisodes:
 
         `only`: no others than those with these sequence numbers.
         """
-        for _, seq, place, size in sorted(self._heap, key=itemgetter(1)):
-            if only is not None and seq not in only:
-                continue
-            self._spool.seek(place)
-            kept = marshal.loads(self._spool.read(size))  # noqa: S302 - as `_write` wrote it
-            name, value, expected, cluster, sent = kept
-            episode = GroundTruthEpisode(
-                seq=seq,
-                episode_id=name,
-                input_data=value,
-                expected_output=expected,
-                cluster_key=cluster,
-            )
-            yield episode, value if sent is None else sent
+        for _, seq, *place in sorted(self._heap, key=itemgetter(1)):
+            if only is None or seq in only:
+                episode, sent, _ = self._read(seq, *place)
+                yield episode, sent
         self._spool.seek(0, 2)
+
+    def dealt(self) -> Iterator[tuple[GroundTruthEpisode, EpisodeAnswer]]:
+        """Yield each that has an answer with that of the next one, in the order of the digests."""
+        first = latest = None
+        for _, seq, *place in sorted(self._heap, reverse=True):
+            episode, _, answer = self._read(seq, *place)
+            if answer is not None:
+                if latest is not None:
+                    yield latest, answer
+                first, latest = first or answer, episode
+        if first is not None and latest is not None:
+            yield latest, first
+
+    def _read(
+        self, seq: int, place: int, size: int
+    ) -> tuple[GroundTruthEpisode, JsonObject, EpisodeAnswer | None]:
+        self._spool.seek(place)
+        kept = marshal.loads(self._spool.read(size))  # noqa: S302 - as `_write` wrote it
+        name, value, expected, cluster, sent, said = kept
+        episode = GroundTruthEpisode(
+            seq=seq,
+            episode_id=name,
+            input_data=value,
+            expected_output=expected,
+            cluster_key=cluster,
+        )
+        answer = (
+            None if said is None else EpisodeAnswer(status=InvocationStatus(said[0]), hops=said[1])
+        )
+        return episode, value if sent is None else sent, answer
 
 
 # Interactive episodes, played with answers that no work went into: the episode is the one that the
@@ -269,6 +305,34 @@ class BaselineScores:
                 }
                 for criterion, reason in reasons.items()
             },
+        }
+
+    def dealt(self, drawn: DrawnEpisodes, gold: Mapping[str, JsonObject]) -> dict[str, float]:
+        """Return criterion → the mean of the construct's own answers, each to another question.
+
+        Of at least `MIN_DEALT` questions with an expectation. Whatever its scorer takes for right:
+        who looks at no question scores the same for any.
+        """
+        own = None if self._players is None else self._players.own_words
+        plans = [
+            plan
+            for plan in self._plans
+            if own is None or str(self._place(plan)[1]).partition(".")[0] in own
+        ]
+        counted: dict[str, list[int]] = {plan.criterion_id: [] for plan in plans}
+        for episode, answer in drawn.dealt() if plans else ():
+            label = gold.get(episode.episode_id)
+            held = self._provider.expectations(episode, label)
+            said = answer if own is None else replace(answer, hops=_only(answer.hops, own))
+            for plan in plans:
+                result = score_criterion(plan, episode, said, label)
+                nano = published_nano(result)
+                if nano is not None and held.get(plan.criterion_id) is not None:
+                    counted[plan.criterion_id].append(nano)
+        return {
+            name: rounded_number(Fraction(sum(nanos), len(nanos) * NANO))
+            for name, nanos in counted.items()
+            if len(nanos) >= MIN_DEALT
         }
 
     def _play(
@@ -426,8 +490,21 @@ class _Column:
         return {"score": rounded_number(mean), "n": counted, "interval": interval}
 
 
-def baseline_findings(baselines: JsonObject, aggregate: JsonObject) -> list[str]:
-    """Return a code for each criterion on which some baseline is not below the interval."""
+def _only(hops: Mapping[str, JsonObject], own: Collection[str]) -> dict[str, JsonObject]:
+    """Return of each output only what a construct said."""
+    return {
+        construct: {name: value for name, value in output.items() if name in own}
+        for construct, output in hops.items()
+    }
+
+
+def baseline_findings(
+    baselines: JsonObject, dealt: Mapping[str, float], aggregate: JsonObject
+) -> list[str]:
+    """Return a code for each criterion on which some baseline is not below the interval.
+
+    Else, where the construct's answers are not, `dealt` to other questions.
+    """
     scores, intervals = (
         cast("Mapping[str, JsonObject]", aggregate[name]) for name in ("scores", "score_intervals")
     )
@@ -444,16 +521,18 @@ def baseline_findings(baselines: JsonObject, aggregate: JsonObject) -> list[str]
             for name in Baseline
             if one[name.value] is not None
         ]
-        if limit is None or not reached:
+        if limit is None:
             continue
         least = exact(limit)
-        # People saw no trivial answer: it is held against the part that machines gave.
+        # People saw no such answer: it is held against the part that machines gave.
         if part := mixed.get(criterion):
             below = exact(cast("float", scores[criterion])) - least
             given = exact(cast("float", part["machine"]))
             least = given - below / (1 - exact(cast("float", part["share"])))
-        if exact(max(reached)) >= least:
+        if reached and exact(max(reached)) >= least:
             found.append(f"{MEETS_INTERVAL}:{criterion}")
+        elif criterion in dealt and exact(dealt[criterion]) >= least:
+            found.append(f"{INTERCHANGEABLE}:{criterion}")
     return found
 
 
