@@ -219,7 +219,8 @@ class _Baselines:
             if self._why_not(name) is None
             and (own is None or str(self._place(name)[1]).partition(".")[0] in own)
         }
-        others = self._scoring.draw.dealt() if names else {}
+        is_due = names and len(self._drawn) >= FEWEST_DEALT
+        others = self._scoring.draw.dealt() if is_due else {}
         for episode in self._episodes(others):
             status, hops = cast("tuple[str, list[Any]]", parse_json(others[episode.seq]()))
             answer = EpisodeAnswer(

@@ -320,7 +320,7 @@ class BaselineScores:
             if own is None or str(self._place(plan)[1]).partition(".")[0] in own
         ]
         counted: dict[str, list[int]] = {plan.criterion_id: [] for plan in plans}
-        for episode, answer in drawn.dealt() if plans else ():
+        for episode, answer in drawn.dealt() if plans and len(drawn) >= MIN_DEALT else ():
             label = gold.get(episode.episode_id)
             held = self._provider.expectations(episode, label)
             said = answer if own is None else replace(answer, hops=_only(answer.hops, own))
