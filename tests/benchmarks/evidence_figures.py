@@ -88,6 +88,10 @@ class Uncounted:
         builder.write_document("scores/baselines.json", baselines)
         return audit, baselines
 
+    def dealt(self) -> dict[str, float]:
+        """Deal no answer."""
+        return {}
+
 
 def run_bare(folder: Path, episodes: int) -> float:
     """Run a theatre without data audit, baselines and self-check; return its seconds."""
