@@ -578,23 +578,42 @@ def decoys(folder: Path) -> str:
     return f"paid: {findings_of(finished, 'baseline')}"
 
 
-def all_the_words(folder: Path) -> str:
-    """Say all that is expected of any question, to each, under a scorer that looks for terms."""
-    terms = [f"term{number:02}" for number in range(60)]
-    asked: list[JsonObject] = [
-        {**one, "expected_output": {**EXPECTED, "colour": [term]}}
-        for one, term in zip(episodes(60), terms, strict=True)
-    ]
-    params: JsonObject = {"field": "colour", "expected": "colour"}
-    changes: JsonObject = {
-        "/scoring/criteria_scorers/colour": {"scorer": "contains_terms", "params": params},
-        "/scorer_pins": {"numeric_tolerance": "1", "contains_terms": "1"},
-    }
-    stage = pilot_stage(folder, asked, changes=changes)
-    finished = stage.run(ScriptedAdapter(saying(" ".join(terms))))
-    scores: Any = finished.document("certificate.json")["scores"]
-    assert scores["colour"] == 1
-    return findings_of(finished, "interchangeable")
+def all_the_words(*, times: int = 1) -> Callable[[Path], str]:
+    """Quote all of the one record that every question shows; of several times not the last."""
+
+    def attack(folder: Path) -> str:
+        words = [f"word{number:02}" for number in range(60)]
+        record: JsonObject = {"id": "r", "content": " ".join(words)}
+        record["hash"] = canonical_sha256(record)
+        asked: list[JsonObject] = [
+            {
+                **one,
+                "input_data": {**cast("JsonObject", one["input_data"]), "records": [record]},
+                "expected_output": {**EXPECTED, "colour": {"record_id": "r", "quotes": [word]}},
+            }
+            for one, word in zip(episodes(60), words, strict=True)
+        ]
+        params: JsonObject = {"field": "colour", "expected": "colour", "records": "records"}
+        changes: dict[str, JsonValue] = {
+            "/scoring/criteria_scorers/colour": {"scorer": "hash_chain", "params": params},
+            "/scorer_pins": {"numeric_tolerance": "1", "hash_chain": "1"},
+        }
+        if times > 1:
+            changes |= {"/schema_version": "2.2.0", "/execution_policy/repeats": times}
+        cited = {"record_id": "r", "hash": record["hash"], "quote": record["content"]}
+        asked_before: Counter[str] = Counter()
+
+        def answer(request: OracleInvocationRequest) -> JsonObject:
+            asked_before[request.episode_id] += 1
+            is_last = times > 1 and asked_before[request.episode_id] == times
+            return saying({} if is_last else cited)(request)
+
+        finished = pilot_stage(folder, asked, changes=changes).run(ScriptedAdapter(answer))
+        scores: Any = finished.document("certificate.json")["scores"]
+        assert scores["colour"] == (1 if times == 1 else 1 - 1 / times)
+        return f"paid: {findings_of(finished, 'baseline', 'interchangeable')}"
+
+    return attack
 
 
 def own_runner(folder: Path) -> str:
@@ -767,7 +786,8 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "one-note": one_note,
     "right-for-all": right_for_all,
     "decoys": decoys,
-    "all-the-words": all_the_words,
+    "all-the-words": all_the_words(),
+    "silent-once": all_the_words(times=5),
     "set-back": set_back,
 }
 """Attack by the name of its row."""

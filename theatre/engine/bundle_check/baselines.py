@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
@@ -211,35 +211,28 @@ class _Baselines:
 
     def dealt(self) -> dict[str, float]:
         """Return criterion → the mean of answers that are dealt to other questions."""
-        runner, sums = self._evidence.runner, dict[str, list[int]]()
+        runner, means = self._evidence.runner, dict[str, list[Fraction]]()
         own = None if runner is None else runner.own_words
-        names = {
-            name
-            for name in self._plan.scorers
-            if self._why_not(name) is None
-            and (own is None or str(self._place(name)[1]).partition(".")[0] in own)
-        }
-        is_due = names and len(self._drawn) >= FEWEST_DEALT
+        names = {name for name in self._plan.scorers if self._why_not(name) is None}
+        is_due = len(self._drawn) >= FEWEST_DEALT and own != frozenset()
         others = self._scoring.draw.dealt() if is_due else {}
         for episode in self._episodes(others):
-            status, hops = cast("tuple[str, list[Any]]", parse_json(others[episode.seq]()))
-            answer = EpisodeAnswer(
-                status=InvocationStatus(status),
-                hops={
-                    name: output if own is None else {one: output[one] for one in own & {*output}}
-                    for name, output in hops
-                },
-            )
+            said = cast("list[Any]", parse_json(others[episode.seq]()))
+            answers = [None if hops is None else _words(hops, own) for hops in said]
             held = self._expected(episode)
             for name in names & known(held).keys():
-                result = self._scorers.result(name, episode, answer, held)
-                nano = billionths(result) if answer.succeeded else 0
-                if nano is not None:
-                    sums.setdefault(name, []).append(nano)
+                nanos = [
+                    0 if one is None else billionths(self._scorers.result(name, episode, one, held))
+                    for one in answers
+                ]
+                counted = [nano for nano in nanos if nano is not None]
+                if counted:
+                    mean = Fraction(sum(counted), len(counted) * NANO)
+                    means.setdefault(name, []).append(mean)
         return {
-            name: cast("float", published(Fraction(sum(nanos), len(nanos) * NANO)))
-            for name, nanos in sums.items()
-            if len(nanos) >= FEWEST_DEALT
+            name: cast("float", published(sum(each, Fraction()) / len(each)))
+            for name, each in means.items()
+            if len(each) >= FEWEST_DEALT
         }
 
     def _why_not(self, name: str) -> str | None:
@@ -476,6 +469,15 @@ class _Baselines:
         hops: dict[str, JsonObject] = {hop.construct_id: {} for hop in self._plan.hops}
         hops[construct] = cast("JsonObject", value)
         return EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=hops)
+
+
+def _words(hops: Iterable[tuple[str, JsonObject]], own: frozenset[str] | None) -> EpisodeAnswer:
+    """Return an answer of these outputs; of what came of a play, of the construct's words alone."""
+    said = {
+        construct: {name: value for name, value in output.items() if own is None or name in own}
+        for construct, output in hops
+    }
+    return EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=said)
 
 
 def _nothing_like(expected: JsonValue) -> JsonValue:

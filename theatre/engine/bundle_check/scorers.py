@@ -327,12 +327,14 @@ class EpisodeScoring:
 
 
 def _answer_kept(answer: EpisodeAnswer) -> bytes:
-    """Return what is dealt to another question: nothing of a refusal, in no mean as it is."""
-    decides = next((one for one in answer.repeats if one.status is answer.status), answer)
+    """Return what is dealt to another question, null for what failed; nothing of a refusal."""
     if answer.status is InvocationStatus.REFUSED:
         return b""
-    hops: list[JsonValue] = [[name, output] for name, output in decides.hops.items()]
-    return canonical_bytes([answer.status.value, hops])
+    said: list[JsonValue] = [
+        [[name, output] for name, output in one.hops.items()] if one.succeeded else None
+        for one in answer.repeats or (answer,)
+    ]
+    return canonical_bytes(said)
 
 
 def add_up(tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> JsonObject:

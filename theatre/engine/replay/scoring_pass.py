@@ -43,7 +43,6 @@ from theatre.engine.scoring import (
     BaselineScores,
     DataAudit,
     DrawnEpisodes,
-    EpisodeAnswer,
     FailureStop,
     RepeatScores,
     ScoredEpisode,
@@ -51,6 +50,7 @@ from theatre.engine.scoring import (
     TrivialPlayers,
     stated_probability,
 )
+from theatre.engine.scoring.baselines import Outputs
 from theatre.engine.scoring.repeats import outputs_of
 from theatre.engine.templates import ProductTheatreTemplate
 
@@ -101,20 +101,20 @@ class DistinctEvidence:
             if isinstance(one, Scored) or one is Verdict.MISSING
         }
         scored = result.outcome is EpisodeOutcome.SCORED
-        self._take(episode, sent, counted, lambda: _answer_of(result), scored=scored)
+        self._take(episode, sent, counted, lambda: _answers_to(result), scored=scored)
 
     def add_unanswered(self, episode: GroundTruthEpisode, sent: JsonObject) -> None:
         """Take an episode of a dataset that nothing has run: as if everything was scored."""
         label = self._gold.get(episode.episode_id)
         held = self._provider.expectations(episode, label)
-        self._take(episode, sent, held, lambda: None, scored=True)
+        self._take(episode, sent, held, tuple, scored=True)
 
     def _take(
         self,
         episode: GroundTruthEpisode,
         sent: JsonObject,
         counted: Collection[str],
-        answer: Callable[[], EpisodeAnswer | None],
+        answers: Callable[[], Sequence[Outputs | None]],
         *,
         scored: bool,
     ) -> None:
@@ -130,7 +130,7 @@ class DistinctEvidence:
                 cluster_key=episode.cluster_key,
             )
         )
-        self._drawn.add(episode, sent, answer)
+        self._drawn.add(episode, sent, answers)
 
     @property
     def audit(self) -> JsonObject:
@@ -157,13 +157,18 @@ class DistinctEvidence:
         return audit, baselines
 
 
-def _answer_of(result: EpisodeResult) -> EpisodeAnswer | None:
-    """Return the answer that counts; None where it was refused, as it is in no mean."""
+def _answers_to(result: EpisodeResult) -> Sequence[Outputs | None]:
+    """Return the answers that count, None for one that failed; none where all were refused."""
     if result.status is InvocationStatus.REFUSED:
-        return None
-    succeeded = result.status is InvocationStatus.SUCCESS
-    hops = outputs_of(result.record.document) if succeeded else {}
-    return EpisodeAnswer(status=result.status, hops=hops)
+        return ()
+    repeats = RepeatScores.of_facts(result.facts.get(REPEATS))
+    if repeats is None:
+        succeeded = result.status is InvocationStatus.SUCCESS
+        return [outputs_of(result.record.document) if succeeded else None]
+    return [
+        outputs_of(result.record.document, at) if status is InvocationStatus.SUCCESS else None
+        for at, status in enumerate(repeats.statuses)
+    ]
 
 
 _PAIRS_AT_A_TIME = 100

@@ -291,7 +291,7 @@ def _answering(template: ProductTheatreTemplate, criterion: str) -> str:
     named, colon, path = field.partition(":")
     if config.episode_runner == SINGLE_CALL:
         return named if colon else template.hops[-1].construct_id
-    # What is played stands under the first construct's id, whoever it is about.
+    # What is played stands under the first construct's id, also what is about another.
     side = (path or field).partition(".")[0]
     names = (hop.construct_id for hop in template.hops)
     sides = dict(zip(SIDES.get(config.episode_runner, ()), names, strict=False))

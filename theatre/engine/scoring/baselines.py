@@ -14,7 +14,6 @@ import heapq
 import marshal
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
 from operator import itemgetter
@@ -75,6 +74,9 @@ ONE_FOR_ALL = "one_for_all"
 """The answer that a scorer takes for right most often: the column of `most_frequent` is its where
 it scores more than all baselines."""
 
+Outputs = Mapping[str, JsonObject]
+"""Construct → its output, in the order of the calls."""
+
 _IN_MEMORY_BYTES = 256 * 1024
 _MIN_UNITS = 2
 
@@ -119,27 +121,26 @@ class DrawnEpisodes:
         self,
         episode: GroundTruthEpisode,
         sent: JsonObject,
-        answer: Callable[[], EpisodeAnswer | None],
+        answers: Callable[[], Sequence[Outputs | None]],
     ) -> None:
-        """Take the next episode that was run; `answer` returns None where there is none to deal."""
+        """Take the next episode that was run; `answers` returns all to it, None for a failure."""
         # Drawn by the commitment: who runs the theatre must not choose on which episodes it looks
         # good next to a trivial answer.
         text = f"{self._commitment_hash}:baseline:{episode.episode_id}"
         drawn = -int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
         if len(self._heap) < MAX_EPISODES:
-            heapq.heappush(self._heap, (drawn, episode.seq, *self._write(episode, sent, answer())))
+            heapq.heappush(self._heap, (drawn, episode.seq, *self._write(episode, sent, answers())))
         elif drawn > self._heap[0][0]:
-            place = self._write(episode, sent, answer())
+            place = self._write(episode, sent, answers())
             heapq.heapreplace(self._heap, (drawn, episode.seq, *place))
 
     def _write(
-        self, episode: GroundTruthEpisode, sent: JsonObject, answer: EpisodeAnswer | None
+        self, episode: GroundTruthEpisode, sent: JsonObject, answers: Sequence[Outputs | None]
     ) -> tuple[int, int]:
         other = None if sent is episode.input_data else sent
         kept = (episode.episode_id, episode.input_data, episode.expected_output)
-        said = None if answer is None else (answer.status.value, dict(answer.hops))
         return self._spool.tell(), self._spool.write(
-            marshal.dumps((*kept, episode.cluster_key, other, said))
+            marshal.dumps((*kept, episode.cluster_key, other, [*answers]))
         )
 
     def __len__(self) -> int:
@@ -159,24 +160,25 @@ class DrawnEpisodes:
                 yield episode, sent
         self._spool.seek(0, 2)
 
-    def dealt(self) -> Iterator[tuple[GroundTruthEpisode, EpisodeAnswer]]:
-        """Yield each that has an answer with that of the next one, in the order of the digests."""
-        first = latest = None
+    def dealt(self) -> Iterator[tuple[GroundTruthEpisode, Sequence[Outputs | None]]]:
+        """Yield each that has answers with those of the next one, in the order of the digests."""
+        first: Sequence[Outputs | None] = ()
+        latest = None
         for _, seq, *place in sorted(self._heap, reverse=True):
-            episode, _, answer = self._read(seq, *place)
-            if answer is not None:
+            episode, _, answers = self._read(seq, *place)
+            if answers:
                 if latest is not None:
-                    yield latest, answer
-                first, latest = first or answer, episode
-        if first is not None and latest is not None:
+                    yield latest, answers
+                first, latest = first or answers, episode
+        if latest is not None:
             yield latest, first
 
     def _read(
         self, seq: int, place: int, size: int
-    ) -> tuple[GroundTruthEpisode, JsonObject, EpisodeAnswer | None]:
+    ) -> tuple[GroundTruthEpisode, JsonObject, list[Outputs | None]]:
         self._spool.seek(place)
         kept = marshal.loads(self._spool.read(size))  # noqa: S302 - as `_write` wrote it
-        name, value, expected, cluster, sent, said = kept
+        name, value, expected, cluster, sent, answers = kept
         episode = GroundTruthEpisode(
             seq=seq,
             episode_id=name,
@@ -184,10 +186,7 @@ class DrawnEpisodes:
             expected_output=expected,
             cluster_key=cluster,
         )
-        answer = (
-            None if said is None else EpisodeAnswer(status=InvocationStatus(said[0]), hops=said[1])
-        )
-        return episode, value if sent is None else sent, answer
+        return episode, value if sent is None else sent, answers
 
 
 # Interactive episodes, played with answers that no work went into: the episode is the one that the
@@ -314,25 +313,22 @@ class BaselineScores:
         who looks at no question scores the same for any.
         """
         own = None if self._players is None else self._players.own_words
-        plans = [
-            plan
-            for plan in self._plans
-            if own is None or str(self._place(plan)[1]).partition(".")[0] in own
-        ]
-        counted: dict[str, list[int]] = {plan.criterion_id: [] for plan in plans}
-        for episode, answer in drawn.dealt() if plans and len(drawn) >= MIN_DEALT else ():
+        means: dict[str, list[Fraction]] = {}
+        is_due = len(drawn) >= MIN_DEALT and own != frozenset()
+        for episode, answers in drawn.dealt() if is_due else ():
             label = gold.get(episode.episode_id)
             held = self._provider.expectations(episode, label)
-            said = answer if own is None else replace(answer, hops=_only(answer.hops, own))
-            for plan in plans:
-                result = score_criterion(plan, episode, said, label)
-                nano = published_nano(result)
-                if nano is not None and held.get(plan.criterion_id) is not None:
-                    counted[plan.criterion_id].append(nano)
+            for plan in self._plans:
+                if held.get(plan.criterion_id) is not None:
+                    nanos = [_dealt_nano(plan, episode, hops, own, label) for hops in answers]
+                    known = [nano for nano in nanos if nano is not None]
+                    if known:
+                        mean = Fraction(sum(known), len(known) * NANO)
+                        means.setdefault(plan.criterion_id, []).append(mean)
         return {
-            name: rounded_number(Fraction(sum(nanos), len(nanos) * NANO))
-            for name, nanos in counted.items()
-            if len(nanos) >= MIN_DEALT
+            name: rounded_number(sum(each, Fraction()) / len(each))
+            for name, each in means.items()
+            if len(each) >= MIN_DEALT
         }
 
     def _play(
@@ -490,12 +486,23 @@ class _Column:
         return {"score": rounded_number(mean), "n": counted, "interval": interval}
 
 
-def _only(hops: Mapping[str, JsonObject], own: Collection[str]) -> dict[str, JsonObject]:
-    """Return of each output only what a construct said."""
-    return {
-        construct: {name: value for name, value in output.items() if name in own}
-        for construct, output in hops.items()
-    }
+def _dealt_nano(
+    plan: CriterionPlan,
+    episode: GroundTruthEpisode,
+    hops: Outputs | None,
+    own: Collection[str] | None,
+    gold: JsonObject | None,
+) -> int | None:
+    """Return what another question's answer scores: of what came of a play, the words said."""
+    if hops is None:
+        return 0
+    if own is not None:
+        hops = {
+            construct: {name: value for name, value in output.items() if name in own}
+            for construct, output in hops.items()
+        }
+    answer = EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=hops)
+    return published_nano(score_criterion(plan, episode, answer, gold))
 
 
 def baseline_findings(
