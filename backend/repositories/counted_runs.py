@@ -25,6 +25,7 @@ from sqlalchemy import (
     literal,
     null,
     select,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, array
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -32,6 +33,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from backend.database.models import (
     ConstructDecision,
     LoggedEntry,
+    QueuedEntry,
     RegisteredConstruct,
     Theatre,
     TheatreCertificate,
@@ -156,6 +158,12 @@ _ran = and_(
     Theatre.state.in_(_ENDED),
     Theatre.is_certificate_run.is_(True),
 )
+# The log's order, which no clock can change: one that ran ahead would keep an old run the newest.
+_closed = (
+    select(QueuedEntry.id)
+    .where(QueuedEntry.theatre_id == Theatre.id, text("type IN ('certificate/v1', 'void/v1')"))
+    .scalar_subquery()
+)
 _log_end = select(func.max(LoggedEntry.log_index)).scalar_subquery()
 _is_template = TheatreTemplate.sha256 == Theatre.template_sha256
 _OF_A_RUN = 7
@@ -184,7 +192,7 @@ _NEWEST = (
         ),
     )
     .where(_ran, _has_none)
-    .order_by(Theatre.resolved_at.desc(), Theatre.id.desc())
+    .order_by(_closed.desc().nulls_last())
     .limit(1)
 )
 _NEWEST_OF_A_VERSION = _NEWEST.where(_pinned == bindparam("construct_version", type_=String))

@@ -318,8 +318,9 @@ def test_routing_trusts_the_confirmed_owner_of_a_construct_and_nobody_else(scene
     )
 
 
-def test_the_newest_run_decides_not_the_best(scene: Scene) -> None:
+def test_the_newest_run_decides_not_the_best_nor_the_one_of_a_clock_ahead(scene: Scene) -> None:
     ada = scene.owner("ada")
+    scene.clock.ahead = timedelta(hours=1)
     scene.certified(ada)
     assert scene.routing()["effective_tier"] == "BACKTESTED"
     rehearsal = run(ada, committed(ada, scene.stage.template), is_certificate_run=False)
@@ -328,7 +329,9 @@ def test_the_newest_run_decides_not_the_best(scene: Scene) -> None:
     few = b"".join(map(canonical_line, sums(4)))
     (scene.stage.folder / "sums.jsonl").write_bytes(few)
     on_few = {**scene.stage.template, "dataset_hashes": {"sums": sha256_hex(few)}}
+    scene.clock.ahead = timedelta()
     assert run(ada, committed(ada, on_few)).document["outcome"] == "certified"
+    scene.clock.ahead = timedelta(hours=2)
     worth = scene.routing()
     assert (worth["effective_tier"], worth["effective_review"], worth["reasons"]) == (
         "UNVERIFIED",
