@@ -51,9 +51,7 @@ def emptied_databases() -> Iterator[list[EmptiedDatabase]]:
 
 
 def _lent(
-    database_server: EmbeddedServer,
-    database_home: Path,
-    emptied_databases: list[EmptiedDatabase],
+    database_server: EmbeddedServer, database_home: Path, emptied_databases: list[EmptiedDatabase]
 ) -> Iterator[Database]:
     """A database at the newest revision, empty."""
     if not emptied_databases:

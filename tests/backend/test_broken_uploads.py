@@ -124,12 +124,7 @@ def assert_nothing_visible(store: EvidenceStore) -> None:
 
 @pytest.mark.parametrize("maker", ["moto", "rclone"])
 def test_an_upload_whose_sender_is_killed_in_its_middle_is_gone_on_with(
-    maker: str,
-    port: int,
-    serving: Serving,
-    way: Callable[[], Way],
-    source: Path,
-    tmp_path: Path,
+    maker: str, port: int, serving: Serving, way: Callable[[], Way], source: Path, tmp_path: Path
 ) -> None:
     with (moto if maker == "moto" else serving)(port) as server:
         broken = way()

@@ -312,10 +312,7 @@ def test_routing_trusts_the_confirmed_owner_of_a_construct_and_nobody_else(scene
     )
     scene.clock.ahead = timedelta(days=90)
     late = scene.routing("?declared_review=skip")
-    assert (late["effective_tier"], late["reasons"]) == (
-        "UNVERIFIED",
-        ["run-older-than-90-days"],
-    )
+    assert (late["effective_tier"], late["reasons"]) == ("UNVERIFIED", ["run-older-than-90-days"])
 
 
 def test_the_newest_run_decides_not_the_best_nor_the_one_of_a_clock_ahead(scene: Scene) -> None:

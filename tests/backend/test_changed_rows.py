@@ -162,7 +162,7 @@ def test_a_refused_draft_is_kept_for_the_operator_and_shown_to_nobody(company: C
     assert theatre["certificate_id"] is None
     events = Rows(company.database, theatre_id).trail()
     assert [event["event_type"] for event in events[-3:]] == [
-        *("step_completed", "self-check-failed", "resolved"),
+        *("step_completed", "self-check-failed", "resolved")
     ]
     report = checked(refused)
     assert events[-2]["detail"] == {"checks": [line.id for line in report.failed]}

@@ -161,9 +161,7 @@ def test_the_operator_decides_about_all_or_none_and_only_about_claims(office: Of
     assert office.decisions() == [("mine", "ada", "rejected")]
 
 
-def test_a_claim_that_only_the_application_knows_takes_no_id_from_its_owner(
-    office: Office,
-) -> None:
+def test_a_claim_that_only_the_application_knows_takes_no_id_from_its_owner(office: Office) -> None:
     assert office.claim("ada") == ""
     office.operate("confirm", "mine", user="ada")
     office.client.registered("eve")

@@ -262,9 +262,7 @@ def test_a_run_that_goes_on_has_not_got_what_its_end_adds(ada: Client) -> None:
     assert refused.document["errors"][0]["rule"] == "debate-log-invalid"
 
 
-def test_evaluations_are_those_of_the_command_line_and_lie_beside_the_artefact(
-    ada: Client,
-) -> None:
+def test_evaluations_are_those_of_the_command_line_and_lie_beside_the_artefact(ada: Client) -> None:
     path = f"/debates/{submitted(ada, TALK).document['id']}"
     names = sorted(EVALUATORS)
     made = ada.post(f"{path}/evaluations", {"evaluators": names}).document["evaluations"]

@@ -156,9 +156,7 @@ def owner_of(pid: int) -> int:
     return Path(f"/proc/{pid}").stat().st_uid
 
 
-def test_two_processes_at_once_share_one_server_until_the_last_has_left(
-    home: EmbeddedHome,
-) -> None:
+def test_two_processes_at_once_share_one_server_until_the_last_has_left(home: EmbeddedHome) -> None:
     with home.user() as one, home.user() as other:
         assert (one.hear(), other.hear()) == ("ready", "ready")
         assert one.tell("began") == other.tell("began")
@@ -180,9 +178,7 @@ def test_after_a_kill_of_the_user_no_row_is_lost_and_nothing_runs_on(home: Embed
         user.leave()
 
 
-def test_a_user_outlives_the_one_that_started_the_server_and_was_killed(
-    home: EmbeddedHome,
-) -> None:
+def test_a_user_outlives_the_one_that_started_the_server_and_was_killed(home: EmbeddedHome) -> None:
     with home.user() as starter:
         starter.hear()
         with home.user() as other:
@@ -209,8 +205,7 @@ def test_a_stale_pid_file_does_not_stand_in_the_way(home: EmbeddedHome, owner: s
     with EmbeddedServer(home.home):
         record = (home.cluster.data / "postmaster.pid").read_bytes()
     with subprocess.Popen(
-        ["sleep", "600"] if owner == "another program" else ["true"],
-        user=home.cluster.account.uid,
+        ["sleep", "600"] if owner == "another program" else ["true"], user=home.cluster.account.uid
     ) as process:
         try:
             if owner == "a zombie":

@@ -89,10 +89,7 @@ class Intruder:
         """Return what routes answer the owner and a browser; all, or those of `among`."""
         # Past the second for which a page may be kept.
         self.scene.clock.ahead += timedelta(seconds=2)
-        clients = {
-            "program": (self.owner, "*/*"),
-            "browser": (self.scene.client, BROWSER),
-        }
+        clients = {"program": (self.owner, "*/*"), "browser": (self.scene.client, BROWSER)}
         said = {}
         for where in self.everywhere() if among is None else among:
             path, query, name = where

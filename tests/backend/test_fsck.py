@@ -167,11 +167,7 @@ ROWS = {
         "entry = replace(encode(entry, 'escape'), '\"episodes\":3', '\"episodes\":4')::bytea",
         "event_type = 'activated'",
     ),
-    "chain-columns": (
-        "theatre_audit_events",
-        "detail_json = '{}'",
-        "event_type = 'activated'",
-    ),
+    "chain-columns": ("theatre_audit_events", "detail_json = '{}'", "event_type = 'activated'"),
     "records-differ": (
         "theatre_episode_scores",
         "line = replace(encode(line, 'escape'), '\"sum\":2', '\"sum\":9')::bytea",
@@ -191,11 +187,7 @@ ROWS = {
         "outcome = 'certified'",
     ),
     "theatre-columns": ("theatres", "outcome_reason = 'because'", "outcome = 'certified'"),
-    "commitment-columns": (
-        "theatres",
-        "version_pins = '{}'",
-        "outcome = 'certified'",
-    ),
+    "commitment-columns": ("theatres", "version_pins = '{}'", "outcome = 'certified'"),
 }
 
 
@@ -312,11 +304,7 @@ LOG_DAMAGE: dict[str, tuple[str, str, list[str]]] = {
         "DELETE FROM log_queue WHERE type <> 'commitment/v1'",
         ["log-closing-differs", "log-closing-missing"],
     ),
-    "nothing was queued": (
-        "log_queue",
-        "DELETE FROM log_queue",
-        ["log-closing-differs"],
-    ),
+    "nothing was queued": ("log_queue", "DELETE FROM log_queue", ["log-closing-differs"]),
     "the keys are gone": ("trust_documents", "DELETE FROM trust_documents", ["log-trust"]),
     "a certificate is not signed": (
         "theatre_certificates",

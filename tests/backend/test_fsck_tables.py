@@ -129,30 +129,21 @@ def test_a_column_that_its_evidence_does_not_bear_out_is_named(
     theatre, idle = f"theatre {stored.certified}", f"theatre {stored.idle}"
     breaks = {
         "UPDATE human_scores SET score = 1 WHERE theatre_id = :certified AND identity = 'bob'"
-        " AND episode_seq = :first": (
-            "human-score-columns",
-            theatre,
-        ),
+        " AND episode_seq = :first": ("human-score-columns", theatre),
         "UPDATE human_scores SET user_id = (SELECT id FROM users WHERE username = 'ada')"
         " WHERE identity = 'eve' AND theatre_id = :certified AND episode_seq = :first": (
             "human-score-columns",
             theatre,
         ),
         "DELETE FROM human_scores WHERE theatre_id = :certified AND identity = 'bob'"
-        " AND episode_seq <> :first": (
-            "human-score-missing",
-            theatre,
-        ),
+        " AND episode_seq <> :first": ("human-score-missing", theatre),
         "INSERT INTO human_scores SELECT theatre_id, step_id, 'zed', episode_seq, user_id, score,"
         " comment, audit_seq, created_at FROM human_scores WHERE episode_seq = :first"
         " AND identity = 'eve'": ("human-score-unvouched", theatre),
         "INSERT INTO theatre_episode_scores SELECT theatre_id, 5, episode_id, invocation_status,"
         " outcome, latency_ms, scores_json, line, scored_at FROM theatre_episode_scores"
         " WHERE theatre_id = :certified AND seq = 4": ("result-unvouched", theatre),
-        "UPDATE theatres SET failure_count = 2 WHERE id = :certified": (
-            "theatre-counts",
-            theatre,
-        ),
+        "UPDATE theatres SET failure_count = 2 WHERE id = :certified": ("theatre-counts", theatre),
         "UPDATE theatres SET usage_sums = '{}' WHERE id = :certified": ("theatre-counts", theatre),
         "UPDATE theatres SET started_at = now() WHERE id = :certified": (
             "theatre-columns",
@@ -167,10 +158,7 @@ def test_a_column_that_its_evidence_does_not_bear_out_is_named(
             theatre,
         ),
         "DELETE FROM theatre_coins WHERE theatre_id = :idle": ("coin-lost", idle),
-        "UPDATE theatres SET construct_id = 'other' WHERE id = :idle": (
-            "commitment-columns",
-            idle,
-        ),
+        "UPDATE theatres SET construct_id = 'other' WHERE id = :idle": ("commitment-columns", idle),
         "UPDATE theatre_templates SET display_name = 'x' WHERE sha256 = :template": (
             "template-columns",
             f"template {stored.template}",

@@ -13,13 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from securesystemslib.signer import (
-    SIGNER_FOR_URI_SCHEME,
-    Key,
-    SecretsHandler,
-    Signature,
-    Signer,
-)
+from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, Key, SecretsHandler, Signature, Signer
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.auth.signing_keys import KeyFile, make_key_file, new_key

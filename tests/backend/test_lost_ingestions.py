@@ -14,15 +14,7 @@ from backend.services.verifications.ingestion import MAX_LOST_WORKERS
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.test_theatre_bridge import bundle_of
-from tests.backend.verification_stage import (
-    FEW,
-    Gate,
-    GitHubStage,
-    asked,
-    finished,
-    github,
-    status,
-)
+from tests.backend.verification_stage import FEW, Gate, GitHubStage, asked, finished, github, status
 from tests.backend.worker_pool import WorkerPool, is_dead, worker_pool
 from tests.theatre.echelon_process import until
 from tests.theatre.runs import checked
@@ -90,10 +82,7 @@ def whole_company(
             lease_seconds=float(LEASE_SECONDS),
             github_api_url=stage.root,
         )
-        variables = {
-            "ECHELON_GITHUB_API_URL": stage.root,
-            "ECHELON_LEASE_SECONDS": LEASE_SECONDS,
-        }
+        variables = {"ECHELON_GITHUB_API_URL": stage.root, "ECHELON_LEASE_SECONDS": LEASE_SECONDS}
         with (
             served(create_app(settings)) as client,
             worker_pool(module_database, home, **variables) as pool,

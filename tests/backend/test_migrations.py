@@ -55,9 +55,7 @@ def shape(database: Database) -> list[list[dict[str, Any]]]:
     return [database.rows(query) for query in (COLUMNS, CONSTRAINTS, INDEXES)]
 
 
-def test_an_empty_database_is_brought_to_the_newest_revision_once(
-    empty_database: Database,
-) -> None:
+def test_an_empty_database_is_brought_to_the_newest_revision_once(empty_database: Database) -> None:
     assert migrations.current_revision(empty_database.owner) is None
     for _ in range(2):
         migrations.upgrade(empty_database.owner)
@@ -82,9 +80,7 @@ def test_a_difference_between_database_and_models_is_found(database: Database) -
         migrations.check(database.owner)
 
 
-def test_two_processes_that_migrate_at_once_wait_for_each_other(
-    empty_database: Database,
-) -> None:
+def test_two_processes_that_migrate_at_once_wait_for_each_other(empty_database: Database) -> None:
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(migrations.upgrade, empty_database.owner) for _ in range(4)]:
             done.result()

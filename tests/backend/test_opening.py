@@ -48,9 +48,7 @@ def test_without_an_address_the_embedded_database_is_migrated_and_stopped_at_the
 
 
 @pytest.mark.parametrize(
-    "which",
-    [lambda home: home.postmaster, EmbeddedHome.keeper],
-    ids=["PostgreSQL", "its keeper"],
+    "which", [lambda home: home.postmaster, EmbeddedHome.keeper], ids=["PostgreSQL", "its keeper"]
 )
 def test_an_embedded_database_that_is_killed_is_started_again_by_the_process_that_uses_it(
     home: EmbeddedHome, which: Callable[[EmbeddedHome], int]

@@ -86,8 +86,7 @@ def test_without_its_database_the_service_is_alive_and_not_ready(
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
-            [name],
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
         )
     assert client.get("/readyz").slug == "not-ready"
     assert client.form("/auth/token", username="ada", password="x").slug == "not-ready"  # noqa: S106 - nobody's

@@ -73,11 +73,7 @@ def walked(client: Client, path: str, name: str) -> list[object]:
 
 
 def test_every_list_is_walked_by_its_cursors(
-    client: Client,
-    ada: Client,
-    theatres: list[str],
-    key_names: list[str],
-    construct_ids: list[str],
+    client: Client, ada: Client, theatres: list[str], key_names: list[str], construct_ids: list[str]
 ) -> None:
     bob = client.registered("bob")
     for who, path, name, total in (

@@ -192,11 +192,7 @@ def test_every_violation_is_named_at_its_place(client: Client) -> None:
             "detail": "String should have at least 1 character",
         },
         {"pointer": "/password", "rule": "missing", "detail": "Field required"},
-        {
-            "pointer": "/more",
-            "rule": "extra_forbidden",
-            "detail": "Extra inputs are not permitted",
-        },
+        {"pointer": "/more", "rule": "extra_forbidden", "detail": "Extra inputs are not permitted"},
     ]
     reply = client.get("/livez?x=1")
     assert reply.document["errors"] == [

@@ -229,10 +229,7 @@ def test_the_application_confirms_no_owner_of_a_construct(evidence: Database) ->
 def test_the_application_owns_nothing_and_switches_no_trigger_off(
     evidence: Database, table: str
 ) -> None:
-    for statement in (
-        f"ALTER TABLE {table} DISABLE TRIGGER ALL",
-        f"DROP TABLE {table} CASCADE",
-    ):
+    for statement in (f"ALTER TABLE {table} DISABLE TRIGGER ALL", f"DROP TABLE {table} CASCADE"):
         with pytest.raises(errors.InsufficientPrivilege):
             change(evidence, statement)
     for statement in ("SET session_replication_role = replica", f"SET ROLE {OWNER}"):
@@ -458,9 +455,7 @@ def test_a_commitment_is_logged_once_and_closed_once(filled: Database) -> None:
         queue(filled, "certificate/v1")
 
 
-def test_a_certificate_run_begins_once_its_commitment_is_in_a_checkpoint(
-    filled: Database,
-) -> None:
+def test_a_certificate_run_begins_once_its_commitment_is_in_a_checkpoint(filled: Database) -> None:
     commit(filled)
     begins = f"""
         UPDATE theatres SET state = 'ACTIVE', total_episodes = %s, is_certificate_run = %s

@@ -115,11 +115,7 @@ def test_each_kind_of_request_has_its_measure(few: Client) -> None:
     ada = few.registered("ada")  # A registration and a log-in of three.
     assert [
         refused(few.form("/auth/token", username="a", password=PASSWORD)) for _ in range(3)
-    ] == [
-        False,
-        True,
-        True,
-    ]
+    ] == [False, True, True]
     claims = [ada.post("/constructs", {"construct_id": name}) for name in "abc"]
     assert [refused(one) for one in claims] == [False, False, True]
     assert claims[2].document["detail"] == "expected at most 2 writes a minute, got more"

@@ -122,10 +122,7 @@ def test_canned_answers_stand_in_for_the_construct_and_certify_nothing(
         "SELECT is_certificate_run, answers_sha256 FROM theatres WHERE id = %s",
         path.rpartition("/")[2],
     )
-    assert row == {
-        "is_certificate_run": False,
-        "answers_sha256": named.removeprefix("dataset:"),
-    }
+    assert row == {"is_certificate_run": False, "answers_sha256": named.removeprefix("dataset:")}
     until(
         lambda: ada.get(path).document["run"]["status"] not in {"queued", "running"},
         "the rehearsal's end",

@@ -143,10 +143,7 @@ def refused(seq: int) -> EpisodeResult:
         scores={"nul \0": Verdict.EXCLUDED},
         facts={"note": "\0"},
         record=InvocationRecord(
-            {
-                "calls": [{"repeat": 0, "attempts": [{"response": {"latency_ms": 41}}]}],
-                "note": "\0",
-            }
+            {"calls": [{"repeat": 0, "attempts": [{"response": {"latency_ms": 41}}]}], "note": "\0"}
         ),
     )
 
@@ -166,11 +163,7 @@ def test_the_bytes_keep_what_columns_cannot_hold(theatres: Database) -> None:
     assert theatres.rows(
         "SELECT episode_id, scores_json, latency_ms FROM theatre_episode_scores"
     ) == [
-        {
-            "episode_id": "nul \ufffd in an id",
-            "scores_json": {"nul \ufffd": None},
-            "latency_ms": 41,
-        }
+        {"episode_id": "nul \ufffd in an id", "scores_json": {"nul \ufffd": None}, "latency_ms": 41}
     ]
     assert theatres.rows("SELECT detail_json FROM theatre_audit_events") == [
         {"detail_json": {"\ufffd": ["\ufffd"]}}

@@ -195,9 +195,7 @@ def test_production_starts_only_with_a_database_and_keys_that_are_given(
     assert Settings.from_environment().mode == "production"
 
 
-def test_settings_do_not_change_and_do_not_show_a_password(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_settings_do_not_change_and_do_not_show_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ECHELON_DATABASE_URL", f"postgresql://app:{SECRET}@db/echelon")
     settings = Settings.from_environment()
     with pytest.raises(ValidationError, match="frozen"):

@@ -66,10 +66,7 @@ class Machines:
 @pytest.fixture
 def machines(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
     port = free_port()
-    for name, value in {
-        **ObjectStore(port).variables,
-        **shared_keys(tmp_path / "keys"),
-    }.items():
+    for name, value in {**ObjectStore(port).variables, **shared_keys(tmp_path / "keys")}.items():
         monkeypatch.setenv(name, value)
     return Machines(database, tmp_path, sums_stage(tmp_path / "stage", sums(4)), port)
 
@@ -86,9 +83,7 @@ def login(client: Client) -> Client:
 
 
 @pytest.mark.usefixtures("bucket")
-def test_a_machine_runs_what_another_committed_and_a_third_hands_it_out(
-    machines: Machines,
-) -> None:
+def test_a_machine_runs_what_another_committed_and_a_third_hands_it_out(machines: Machines) -> None:
     with machines.serving("first", works=False) as first:
         ada = first.registered("ada")
         path = committed(ada, machines.stage.template)

@@ -52,11 +52,7 @@ DOCUMENTS: Mapping[str, tuple[str, str, bytes]] = {
         # A wrong one: the token of the test must stay good.
         as_json({"old_password": f"{PASSWORD}!", "new_password": PASSWORD}),
     ),
-    "create_key": (
-        "/keys",
-        JSON,
-        as_json({"name": "a", "scopes": ["read"], "expires_in_days": 1}),
-    ),
+    "create_key": ("/keys", JSON, as_json({"name": "a", "scopes": ["read"], "expires_in_days": 1})),
     "register": (
         "/auth/register",
         JSON,
@@ -74,11 +70,7 @@ DOCUMENTS: Mapping[str, tuple[str, str, bytes]] = {
     ),
     "submit_debate": ("/debates", JSON, as_json(A_DEBATE)),
     "append_debate_events": (f"/debates/{NOBODYS}/events", JSON, as_json({"events": A_TURN})),
-    "evaluate_debate": (
-        f"/debates/{NOBODYS}/evaluations",
-        JSON,
-        as_json({"evaluators": ["crit"]}),
-    ),
+    "evaluate_debate": (f"/debates/{NOBODYS}/evaluations", JSON, as_json({"evaluators": ["crit"]})),
     "upload_dataset": ("/datasets", LINES, as_json(episode(1, [1, 2]))),
 }
 """Operation id → path, media type, and a document that would be taken."""

@@ -142,11 +142,7 @@ def test_a_template_of_the_api_names_no_file_outside_the_roots(ada: Client, path
 
 @pytest.mark.parametrize(
     ("body", "status"),
-    [
-        (b'{"template_json": 1}', 422),
-        (b'{"template_json": {}, "more": 1}', 422),
-        (b"{}", 422),
-    ],
+    [(b'{"template_json": 1}', 422), (b'{"template_json": {}, "more": 1}', 422), (b"{}", 422)],
 )
 def test_a_body_that_is_no_strict_document_is_refused(
     ada: Client, body: bytes, status: int

@@ -132,8 +132,7 @@ def test_a_token_with_a_wrong_claim_is_not(
 
 
 @pytest.mark.parametrize(
-    "header",
-    [{"typ": "JWT"}, {"typ": "rt+jwt"}, {"kid": "another"}, {"kid": "../../etc/passwd"}],
+    "header", [{"typ": "JWT"}, {"typ": "rt+jwt"}, {"kid": "another"}, {"kid": "../../etc/passwd"}]
 )
 def test_a_token_with_a_wrong_header_is_not(
     client: Client, forge: Forge, header: Mapping[str, str]

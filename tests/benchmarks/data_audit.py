@@ -59,10 +59,7 @@ def in_check(asked: list[JsonObject]) -> JsonObject:
     for number, sent in enumerate(asked):
         label = LABELS[number % len(LABELS)]
         question = audit.question(
-            sent=sent,
-            truths=[{"label": label}],
-            expectations={"label": label},
-            cluster_key=None,
+            sent=sent, truths=[{"label": label}], expectations={"label": label}, cluster_key=None
         )
         audit.add(question, LINE)
     return audit.document()

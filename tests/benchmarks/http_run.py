@@ -20,14 +20,7 @@ from typing import Any
 from yarl import URL
 
 from tests.benchmarks.figures import PEAK, peak_of_memory, say, seconds_of, show, show_ratios, sizes
-from tests.benchmarks.trivial_theatre import (
-    Mode,
-    adapter_for,
-    commit,
-    construct,
-    requests_of,
-    run,
-)
+from tests.benchmarks.trivial_theatre import Mode, adapter_for, commit, construct, requests_of, run
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import canonical_bytes

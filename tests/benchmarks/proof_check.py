@@ -56,9 +56,7 @@ def main() -> None:
             return list(ProofCheck(evidence, reader, verify, "").lines())
 
         time_checks(
-            "the proofs, echelon check",
-            lambda: check_proofs(proofs, certified, trust=trust),
-            count,
+            "the proofs, echelon check", lambda: check_proofs(proofs, certified, trust=trust), count
         )
         time_checks("the proofs, verify_bundle.py", lambda: alone(verify_with_package), count)
         time_checks(

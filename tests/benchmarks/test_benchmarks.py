@@ -54,11 +54,7 @@ OF_A_DOCUMENT = [
         (
             "proof_check",
             "50",
-            [
-                "the proofs, echelon check",
-                "the proofs, verify_bundle.py",
-                "the same with openssl",
-            ],
+            ["the proofs, echelon check", "the proofs, verify_bundle.py", "the same with openssl"],
         ),
         (
             "evidence_figures",

@@ -15,10 +15,7 @@ from tests.theatre.runs import COIN
 from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
 from theatre.engine.coin import Draws
 from theatre.engine.commitment import CommitmentProtocol
-from theatre.engine.oracle_contract import (
-    InvocationMetadata,
-    OracleInvocationRequest,
-)
+from theatre.engine.oracle_contract import InvocationMetadata, OracleInvocationRequest
 from theatre.engine.replay import ReplayEngine, RunContext, RunSettings
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.theatre import Theatre
@@ -104,10 +101,7 @@ def template_of(dataset: bytes, mode: Mode) -> JsonObject:
                 }
             }
         },
-        "execution_policy": {
-            "max_concurrency": mode.concurrency,
-            "sanitise_input": mode.sanitises,
-        },
+        "execution_policy": {"max_concurrency": mode.concurrency, "sanitise_input": mode.sanitises},
         "product_theatre_config": {
             "ground_truth_source": "CUSTOM",
             "construct_under_test": "trivial",
@@ -155,10 +149,7 @@ def commit(home: Path, total: int, mode: Mode) -> tuple[FileTheatreStore, str]:
 def adapter_for(url: str) -> HTTPOracleAdapter:
     """Return the client of a run, as the command line makes it."""
     return HTTPOracleAdapter(
-        url,
-        policy=OutboundPolicy(allow=("127.0.0.1",)),
-        clock=utc_now,
-        monotonic=time.monotonic,
+        url, policy=OutboundPolicy(allow=("127.0.0.1",)), clock=utc_now, monotonic=time.monotonic
     )
 
 

@@ -61,9 +61,7 @@ def test_the_example_is_valid_without_a_warning(template: JsonObject) -> None:
     assert report == ValidationReport(errors=(), warnings=())
 
 
-def test_the_two_hashes_of_the_example_are_those_of_its_files(
-    template: JsonObject,
-) -> None:
+def test_the_two_hashes_of_the_example_are_those_of_its_files(template: JsonObject) -> None:
     argv = tomllib.loads(code_block("toml"))["constructs"]["thermometer"]["argv"]
     bound = {"argv": argv, "files": {"thermometer.py": sha256(code_block("python"))}}
     version = sha256(json.dumps(bound, sort_keys=True, separators=(",", ":")))

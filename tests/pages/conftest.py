@@ -22,9 +22,7 @@ __all__ = ["database_home", "database_server"]
 
 @pytest.fixture(scope="package")
 def stage(
-    database_server: EmbeddedServer,
-    database_home: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    database_server: EmbeddedServer, database_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PageStage]:
     require_browser()
     folder = tmp_path_factory.mktemp("stage")

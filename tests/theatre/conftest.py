@@ -99,11 +99,7 @@ TEMPLATE: JsonObject = {
         "criteria_human": "Adds numbers and says whether the sum is even.",
         "weights": {"addition": 0.5, "parity": 0.3, "overlap": 0.2},
     },
-    "version_pins": {
-        "constructs": {},
-        "scorer_version": "shipped-1",
-        "adapter_version": "local@1",
-    },
+    "version_pins": {"constructs": {}, "scorer_version": "shipped-1", "adapter_version": "local@1"},
     "scorer_pins": {"exact_match": "1", "field_match": "1"},
     "dataset_hashes": {},
     "resolution_programme": [
@@ -122,10 +118,7 @@ TEMPLATE: JsonObject = {
     "scoring": {
         "holdout_split": 0.3,
         "criteria_scorers": {
-            "addition": {
-                "scorer": "exact_match",
-                "params": {"field": "sum", "expected": "sum"},
-            },
+            "addition": {"scorer": "exact_match", "params": {"field": "sum", "expected": "sum"}},
             "parity": {
                 "scorer": "exact_match",
                 "params": {"field": "parity", "expected": "gold:even"},

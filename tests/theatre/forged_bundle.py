@@ -285,10 +285,7 @@ def parse_or_none(raw: bytes) -> JsonValue:
 
 
 def check(
-    folder: Path,
-    *,
-    certificate: bytes | None = None,
-    progress: Callable[[int], None] | None = None,
+    folder: Path, *, certificate: bytes | None = None, progress: Callable[[int], None] | None = None
 ) -> CheckReport:
     """Check a folder with what is installed."""
     return check_bundle(

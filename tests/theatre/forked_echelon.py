@@ -19,13 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NamedTuple
 
-from tests.theatre.echelon_process import (
-    CARTOGRAPH,
-    ECHELON,
-    PATIENCE_SECONDS,
-    Answer,
-    environment,
-)
+from tests.theatre.echelon_process import CARTOGRAPH, ECHELON, PATIENCE_SECONDS, Answer, environment
 
 LOADED = """
 import asyncio.subprocess

@@ -100,8 +100,7 @@ def drawn_interval(
     quality, other = rng.beta(2, 2, episodes), rng.beta(2, 2, episodes)
     seen = np.where(rng.random(episodes) < agreement, quality, other)
     run = MixedRun(
-        episodes=[scored(n, {RATED: float(q)}) for n, q in enumerate(quality, start=1)],
-        items=items,
+        episodes=[scored(n, {RATED: float(q)}) for n, q in enumerate(quality, start=1)], items=items
     )
     commitment_hash = f"{repeat:064x}"
     drawn = run.aggregator(commitment_hash).items(run.rating)

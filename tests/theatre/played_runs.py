@@ -6,14 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.theatre.runs import (
-    ERROR,
-    Answer,
-    Finished,
-    ScriptedAdapter,
-    Stage,
-    pilot_stage,
-)
+from tests.theatre.runs import ERROR, Answer, Finished, ScriptedAdapter, Stage, pilot_stage
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import EpisodePlay, EpisodeRunner
 from theatre.engine.oracle_contract import OracleInvocationRequest

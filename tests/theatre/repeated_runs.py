@@ -31,11 +31,7 @@ def repeated_stage(
 
 
 def repeated_run(
-    folder: Path,
-    count: int,
-    k: int,
-    answer: Answer,
-    changes: Mapping[str, JsonValue] | None = None,
+    folder: Path, count: int, k: int, answer: Answer, changes: Mapping[str, JsonValue] | None = None
 ) -> Finished:
     """Return what a run of such a theatre left."""
     return repeated_stage(folder, count, k, changes).run(ScriptedAdapter(answer))

@@ -36,9 +36,7 @@ BY_COLOUR: Mapping[str, JsonValue] = {
 }
 """Changes of the pilot's template: answer and expectation name one of three colours."""
 
-ON_TO_THE_END: Mapping[str, JsonValue] = {
-    "/execution_policy/on_threshold": "continue",
-}
+ON_TO_THE_END: Mapping[str, JsonValue] = {"/execution_policy/on_threshold": "continue"}
 
 
 def episode(

@@ -123,13 +123,7 @@ EXPECTED: JsonObject = {"colour": "red", "recall": 0.5}
 Answer = Callable[[OracleInvocationRequest], JsonObject]
 
 NOT_FILLED: dict[str, Any] = dict.fromkeys(
-    (
-        "qualification",
-        "corrected_scores",
-        "repeats",
-        "usage",
-        "owner",
-    )
+    ("qualification", "corrected_scores", "repeats", "usage", "owner")
 )
 """The members of a certificate that nothing in this release fills."""
 

@@ -108,11 +108,7 @@ def test_every_pair_was_compared_and_the_bundle_holds(
 ) -> None:
     assert (twins[name]["clean"], twins[name]["unpaired"]) == (52, 0)
     groups = [twins[name][kind] for kind in ("poisoned", "neutral", "duplicate")]
-    assert [(one["pairs"], one["not_comparable"]) for one in groups] == [
-        (156, 0),
-        (52, 0),
-        (52, 0),
-    ]
+    assert [(one["pairs"], one["not_comparable"]) for one in groups] == [(156, 0), (52, 0), (52, 0)]
     report = checked(runs[name].bundle)
     assert report.consistent
     certificate = runs[name].document("certificate.json")
@@ -128,13 +124,7 @@ def test_a_construct_is_sent_nothing_that_tells_a_twin(
     for request in requests:
         assert isinstance(request, OracleInvocationRequest)
         assert re.fullmatch(r"ep_[0-9a-f]{32}", request.episode_id)
-        assert set(request.input_data) == {
-            "task",
-            "as_of",
-            "finding",
-            "records",
-            "canvas_states",
-        }
+        assert set(request.input_data) == {"task", "as_of", "finding", "records", "canvas_states"}
         sent = canonical_line(request.as_document()).decode()
         assert not re.search(r'"(twin|kind|asks|variant|expected_output)"', sent)
 

@@ -9,12 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.drawn import drawn
-from theatre.engine.models import (
-    EpisodeOutcome,
-    EpisodeResult,
-    InvocationRecord,
-    InvocationStatus,
-)
+from theatre.engine.models import EpisodeOutcome, EpisodeResult, InvocationRecord, InvocationStatus
 from theatre.engine.replay.recording import BatchWriter
 
 NEVER = 3600.0

@@ -41,16 +41,10 @@ FIRST = {
 }
 FURTHER = {
     "another holdout": Defect(
-        f"{SCORING}.holdout",
-        "int(digest[:16], 16)",
-        "int(digest[16:32], 16)",
-        "scores",
+        f"{SCORING}.holdout", "int(digest[:16], 16)", "int(digest[16:32], 16)", "scores"
     ),
     "a run that ends at half of its failures": Defect(
-        f"{SCORING}.arithmetic",
-        "threshold * total\n",
-        "threshold * total / 4\n",
-        "invocations",
+        f"{SCORING}.arithmetic", "threshold * total\n", "threshold * total / 4\n", "invocations"
     ),
     "every weight counts alike": Defect(
         f"{SCORING}.arithmetic",
@@ -65,10 +59,7 @@ FURTHER = {
         "aggregate",
     ),
     "cut instead of rounded": Defect(
-        f"{SCORING}.arithmetic",
-        "round(value * NANO)",
-        "int(value * NANO)",
-        "aggregate",
+        f"{SCORING}.arithmetic", "round(value * NANO)", "int(value * NANO)", "aggregate"
     ),
     "another level of Wilson's interval": Defect(
         f"{SCORING}.arithmetic", "\nZ = 1.959963984540054", "\nZ = 1.6448536269514722", "aggregate"
@@ -86,10 +77,7 @@ FURTHER = {
         "aggregate",
     ),
     "the worst case has no failures": Defect(
-        f"{SCORING}.aggregate",
-        "low + Fraction(gaps, applicable)",
-        "low",
-        "aggregate",
+        f"{SCORING}.aggregate", "low + Fraction(gaps, applicable)", "low", "aggregate"
     ),
     "Brier's score of the probability alone": Defect(
         f"{SCORING}.calibration",

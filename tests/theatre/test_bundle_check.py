@@ -419,12 +419,7 @@ def test_a_scorer_that_is_not_the_pinned_one_is_unavailable_and_nothing_fails(
     real_run: SmallRun, scorers: dict[str, Any]
 ) -> None:
     report = check_bundle(
-        real_run.sealed,
-        scorers,
-        registry=REGISTRY,
-        computations={},
-        sanitiser=None,
-        now=LATE,
+        real_run.sealed, scorers, registry=REGISTRY, computations={}, sanitiser=None, now=LATE
     )
     assert report.failed == ()
     assert {line.id for line in report.unavailable} == {

@@ -31,15 +31,7 @@ from tests.theatre.forged_bundle import (
     resealed,
     store,
 )
-from tests.theatre.record_edits import (
-    Edit,
-    Record,
-    each,
-    forged,
-    of_answer,
-    of_call,
-    records_in,
-)
+from tests.theatre.record_edits import Edit, Record, each, forged, of_answer, of_call, records_in
 from tests.theatre.runs import PILOT, VERSION
 from theatre.engine.canonical_json import canonical_json
 

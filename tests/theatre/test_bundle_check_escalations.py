@@ -124,15 +124,7 @@ def expired(folder: Path) -> Path:
     return finished(stage)
 
 
-HONEST = [
-    two_panels,
-    clusters,
-    no_share,
-    one_person,
-    no_aggregation,
-    ended_early,
-    expired,
-]
+HONEST = [two_panels, clusters, no_share, one_person, no_aggregation, ended_early, expired]
 
 
 @pytest.mark.parametrize("honest", HONEST)

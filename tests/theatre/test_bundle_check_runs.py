@@ -228,9 +228,7 @@ def test_a_backtested_bundle_passes_and_its_expiry_cannot_be_moved(tmp_path: Pat
 
 def test_a_dispute_in_the_recorded_history_counts(tmp_path: Path) -> None:
     dispute = Dispute(
-        dispute_id="d-1",
-        status=DisputeStatus.ADMITTED,
-        at=datetime.now(UTC) - timedelta(days=1),
+        dispute_id="d-1", status=DisputeStatus.ADMITTED, at=datetime.now(UTC) - timedelta(days=1)
     )
     run = backtested(tmp_path / "run", TierHistory(disputes=(dispute,)))
     assert run.certificate["verification_tier"] == "UNVERIFIED"

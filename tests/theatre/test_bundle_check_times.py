@@ -118,12 +118,7 @@ def test_the_trail_never_goes_back(files: Files, tmp_path: Path) -> None:
 
 def checked_at(bundle: Path, now: datetime) -> CheckReport:
     return check_bundle(
-        bundle,
-        SCORERS,
-        registry=REGISTRY,
-        computations=COMPUTATIONS,
-        sanitiser=SANITISER,
-        now=now,
+        bundle, SCORERS, registry=REGISTRY, computations=COMPUTATIONS, sanitiser=SANITISER, now=now
     )
 
 

@@ -59,12 +59,7 @@ class NewerSanitiser(TextSanitiser):
 
 def checked_with(folder: Path, sanitiser: InputSanitiser | None) -> CheckReport:
     return check_bundle(
-        folder,
-        SCORERS,
-        registry=REGISTRY,
-        computations=COMPUTATIONS,
-        sanitiser=sanitiser,
-        now=LATE,
+        folder, SCORERS, registry=REGISTRY, computations=COMPUTATIONS, sanitiser=sanitiser, now=LATE
     )
 
 

@@ -31,9 +31,7 @@ SETTLED_BY = {
 """Check that nothing in a bundle can settle → the line of its proofs that does."""
 
 
-def test_a_bundle_alone_is_consistent_and_says_what_settles_the_rest(
-    real_run: SmallRun,
-) -> None:
+def test_a_bundle_alone_is_consistent_and_says_what_settles_the_rest(real_run: SmallRun) -> None:
     report = check(real_run.sealed)
     assert (report.verdict, report.valid) == (Verdict.CONSISTENT, False)
     assert report.because == "no one vouches for it"

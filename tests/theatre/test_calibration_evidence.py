@@ -104,9 +104,7 @@ def test_who_is_silent_where_it_is_unsure_is_shown_to_be(
     assert line.endswith("; 3 answers stated none")
 
 
-def test_the_check_recomputes_the_calibration_from_the_recorded_answers(
-    finished: Finished,
-) -> None:
+def test_the_check_recomputes_the_calibration_from_the_recorded_answers(finished: Finished) -> None:
     report = check(finished.bundle)
     assert report.consistent
     assert failed_ids(report) == set()

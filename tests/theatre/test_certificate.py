@@ -32,13 +32,7 @@ HASHES: JsonObject = {"truth": "ab" * 32, "labels": "cd" * 32}
 DOCUMENT = with_changes(TEMPLATE, {"/dataset_hashes": HASHES})
 
 INTERVAL: JsonObject = {"low": 0.5, "high": 0.9, "method": "wilson", "level": 0.95}
-COUNTS: JsonObject = {
-    "scored": 54,
-    "missing": 3,
-    "not_applicable": 0,
-    "declined": 0,
-    "unscored": 0,
-}
+COUNTS: JsonObject = {"scored": 54, "missing": 3, "not_applicable": 0, "declined": 0, "unscored": 0}
 AGGREGATE: JsonObject = {
     "scores": {"colour": 0.75, "recall": 0.25},
     "composite_score": 0.625,

@@ -91,11 +91,7 @@ REPLAY: JsonObject = {
         "answers_in_inputs": 0,
         "clusters": 0,
         "criteria": {
-            "hex_grid_accuracy": {
-                "distinct_inputs": 59,
-                "expectations": 0,
-                "majority_share": None,
-            }
+            "hex_grid_accuracy": {"distinct_inputs": 59, "expectations": 0, "majority_share": None}
         },
     },
     "baselines": {

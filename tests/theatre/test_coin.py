@@ -156,9 +156,7 @@ def test_no_request_has_an_id_of_the_dataset(tmp_path: Path) -> None:
     assert not [request for request in adapter.asked if "pilot-" in request.episode_id]
 
 
-def test_only_the_owner_reads_the_coin_of_a_theatre_and_it_outlives_the_run(
-    tmp_path: Path,
-) -> None:
+def test_only_the_owner_reads_the_coin_of_a_theatre_and_it_outlives_the_run(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(2))
     path = stage.folder / "coin"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -276,10 +276,7 @@ def test_no_attribute_of_a_receipt_can_be_set_or_deleted(field: str) -> None:
                 f"{recomputed(SMALL | {'note': 'another'})} from its parts"
             ),
         ),
-        (
-            {"canonicalisation": "json.dumps"},
-            "expected a receipt under RFC8785, got json.dumps",
-        ),
+        ({"canonicalisation": "json.dumps"}, "expected a receipt under RFC8785, got json.dumps"),
     ],
 )
 def test_verification_refuses_a_receipt_whose_parts_disagree(

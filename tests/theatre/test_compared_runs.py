@@ -212,7 +212,7 @@ def test_interactive_runs_are_paired_in_the_same_worlds_alone(tmp_path: Path) ->
 
 def test_a_p_value_is_never_shown_as_0() -> None:
     assert [format_p(one) for one in (1.0, 0.0163, 1e-6, 1.6e-27, 0.0)] == [
-        *("1", "0.016", "1e-06", "<1e-06", "<1e-06"),
+        *("1", "0.016", "1e-06", "<1e-06", "<1e-06")
     ]
 
 

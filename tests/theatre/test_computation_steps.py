@@ -103,9 +103,7 @@ def canonical(document: JsonObject) -> str:
     return rfc8785.dumps(document).decode()
 
 
-def test_over_episodes_there_is_a_canonical_line_for_each_one_that_was_run(
-    tmp_path: Path,
-) -> None:
+def test_over_episodes_there_is_a_canonical_line_for_each_one_that_was_run(tmp_path: Path) -> None:
     records = episodes(5, {2: ERROR, 3: REFUSED, 4: WRONG})
     del records[4]["expected_output"]
     gold: list[JsonObject] = [
@@ -307,14 +305,7 @@ def test_what_is_larger_than_the_memory_for_it_waits_on_the_disk_and_is_read_in_
     finished = staged(tmp_path, records, *steps).run(ScriptedAdapter(), **collecting(**more))
     outputs = [computed(finished, f"step_{n}")["output"] for n in range(3)]
     expected = [
-        canonical(
-            {
-                **record,
-                "label": None,
-                "outcome": "scored",
-                "hops": {"pilot": {**EXPECTED}},
-            }
-        )
+        canonical({**record, "label": None, "outcome": "scored", "hops": {"pilot": {**EXPECTED}}})
         for record in records
     ]
     assert outputs == [
@@ -336,30 +327,12 @@ NO_DATASET = (
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (
-            {"computation": "sum_up"},
-            f"{NOT_INSTALLED}'sum_up'",
-        ),
-        (
-            {},
-            f"{NOT_INSTALLED}None",
-        ),
-        (
-            {"computation": ["collect"]},
-            f"{NOT_INSTALLED}['collect']",
-        ),
-        (
-            {"computation": "collect", "over": "elsewhere"},
-            f"{NO_DATASET}'elsewhere'",
-        ),
-        (
-            {"computation": "collect", "over": None},
-            f"{NO_DATASET}None",
-        ),
-        (
-            {"computation": "collect", "over": ["truth"]},
-            f"{NO_DATASET}['truth']",
-        ),
+        ({"computation": "sum_up"}, f"{NOT_INSTALLED}'sum_up'"),
+        ({}, f"{NOT_INSTALLED}None"),
+        ({"computation": ["collect"]}, f"{NOT_INSTALLED}['collect']"),
+        ({"computation": "collect", "over": "elsewhere"}, f"{NO_DATASET}'elsewhere'"),
+        ({"computation": "collect", "over": None}, f"{NO_DATASET}None"),
+        ({"computation": "collect", "over": ["truth"]}, f"{NO_DATASET}['truth']"),
         (
             {"computation": "collect", "params": {"salt": "much"}},
             "step compute: input_spec.params/salt: expected integer, got string",

@@ -250,9 +250,7 @@ def test_a_slow_failure_ends_the_run_though_all_later_answers_came_before_it(
     assert (construct.given_up, recorded(finished)) == ([], list(range(1, EPISODES + 1)))
 
 
-def test_what_an_earlier_process_recorded_behind_the_end_is_discarded_alike(
-    tmp_path: Path,
-) -> None:
+def test_what_an_earlier_process_recorded_behind_the_end_is_discarded_alike(tmp_path: Path) -> None:
     reference = sixteen(tmp_path / "reference", CROSSING).run(ScriptedAdapter(answer_as_asked))
     stage = sixteen(tmp_path / "run", CROSSING)
     construct = HeldAdapter(answer_as_asked)

@@ -151,9 +151,7 @@ def test_a_disk_that_is_full_ends_the_run_with_its_own_error_and_nothing_runs_on
         # Batches of five: sixteen calls may be out.
         run = asyncio.create_task(
             stage.perform(
-                construct,
-                batch_size=20,
-                around=lambda around: replace(around, sleep=never),
+                construct, batch_size=20, around=lambda around: replace(around, sleep=never)
             )
         )
         await construct.somebody_is_out()

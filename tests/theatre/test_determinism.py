@@ -240,15 +240,10 @@ def test_a_second_round_is_retried_by_the_policy_and_may_succeed_then(tmp_path: 
 
 
 def chained(easel: Answer, pilot: Answer) -> dict[str, ScriptedAdapter]:
-    return {
-        EASEL: ScriptedAdapter(easel, version=EASEL_VERSION),
-        PILOT: ScriptedAdapter(pilot),
-    }
+    return {EASEL: ScriptedAdapter(easel, version=EASEL_VERSION), PILOT: ScriptedAdapter(pilot)}
 
 
-def test_a_chain_is_repeated_at_every_hop_with_the_outputs_of_its_own_round(
-    tmp_path: Path,
-) -> None:
+def test_a_chain_is_repeated_at_every_hop_with_the_outputs_of_its_own_round(tmp_path: Path) -> None:
     stage = stage_with(tmp_path, 1, changes=CHAIN)
     (seq,) = sampled(stage, 1)
     finished = stage.run(chained(second_time(lambda _: SCATTERED), right))

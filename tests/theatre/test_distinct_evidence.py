@@ -640,9 +640,7 @@ FOUND: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize(
-    "path",
-    sorted((FIXTURES / "templates").glob("product_*_v?.json")),
-    ids=lambda path: path.stem,
+    "path", sorted((FIXTURES / "templates").glob("product_*_v?.json")), ids=lambda path: path.stem
 )
 def test_what_the_shipped_datasets_give_away_is_known(path: Path) -> None:
     template = parse_object(path.read_bytes())

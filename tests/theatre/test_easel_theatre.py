@@ -120,9 +120,7 @@ def test_the_certificate_says_backtested_and_names_all_three_versions(honest: Fi
     assert (counts["scored"], counts["total"]) == (EPISODES, EPISODES)
 
 
-def test_whoever_reads_the_evidence_sees_that_rules_scored_and_not_people(
-    honest: Finished,
-) -> None:
+def test_whoever_reads_the_evidence_sees_that_rules_scored_and_not_people(honest: Finished) -> None:
     lines = honest.lines(f"hitl/{RUBRIC}.jsonl")
     assert Counter(line["scorer"] for line in lines) == {
         "demo-reviewer-a": 24,

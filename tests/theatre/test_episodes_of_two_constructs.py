@@ -107,10 +107,7 @@ def test_the_certificate_names_both_and_a_failed_turn_of_either_fails_the_episod
     run: Finished,
 ) -> None:
     certificate = run.document("certificate.json")
-    assert certificate["construct_chain_versions"] == {
-        EASEL: EASEL_VERSION,
-        PILOT: VERSION,
-    }
+    assert certificate["construct_chain_versions"] == {EASEL: EASEL_VERSION, PILOT: VERSION}
     counts: Any = certificate["episode_counts"]
     assert (counts["scored"], counts["error"]) == (2, 1)
     # Easel has the last word, and its blue is not what was expected.

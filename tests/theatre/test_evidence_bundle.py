@@ -114,9 +114,7 @@ def test_the_sums_hold_under_sha256sum_itself(tmp_path: Path) -> None:
     assert own.stdout == f"{bundle_hash}  SHA256SUMS\n".encode()
 
 
-def test_sums_are_sorted_by_the_bytes_of_the_path_and_leave_three_files_out(
-    tmp_path: Path,
-) -> None:
+def test_sums_are_sorted_by_the_bytes_of_the_path_and_leave_three_files_out(tmp_path: Path) -> None:
     bundle, bundle_hash = sealed(tmp_path)
     files = files_in(bundle)
     summed = sorted(set(files) - {"manifest.json", "SHA256SUMS", "certificate.json"})
@@ -329,9 +327,7 @@ def test_the_minimum_files_are_asked_for_by_name(draft: EvidenceBundleBuilder) -
     assert draft.validate_minimum_files() == []
 
 
-def test_a_file_that_failed_halfway_does_not_count_as_written(
-    draft: EvidenceBundleBuilder,
-) -> None:
+def test_a_file_that_failed_halfway_does_not_count_as_written(draft: EvidenceBundleBuilder) -> None:
     def lines() -> Iterator[bytes]:
         yield b"half\n"
         raise LookupError

@@ -58,12 +58,7 @@ def returning(output: Any) -> Compute:  # noqa: ANN401  # what a plug-in gives m
 
 def step(step_id: str = "compute", **members: JsonValue) -> JsonObject:
     named: JsonObject = {"computation": "one"}
-    return {
-        "step_id": step_id,
-        "type": "deterministic_computation",
-        "input_spec": named,
-        **members,
-    }
+    return {"step_id": step_id, "type": "deterministic_computation", "input_spec": named, **members}
 
 
 def staged(folder: Path, *steps: JsonObject) -> Stage:
@@ -124,11 +119,7 @@ def test_a_computation_that_fails_ends_the_theatre_without_a_certificate(
         "step_id": "compute",
         "type": "deterministic_computation",
         "status": "failed",
-        "result": {
-            "reason": reason,
-            "error_detail": result["error_detail"],
-            "escalated_to": None,
-        },
+        "result": {"reason": reason, "error_detail": result["error_detail"], "escalated_to": None},
     }
     assert finished.resolution == {
         "outcome": "failed",
@@ -153,11 +144,7 @@ def test_an_output_that_fits_its_spec_completes_the_step(tmp_path: Path) -> None
 
 def test_a_failure_leads_to_a_later_step_and_what_is_between_is_skipped(tmp_path: Path) -> None:
     stage = staged(
-        tmp_path,
-        step(escalation_path="aggregate"),
-        step("never"),
-        step("nor_this"),
-        AGGREGATE,
+        tmp_path, step(escalation_path="aggregate"), step("never"), step("nor_this"), AGGREGATE
     )
     finished = stage.run(ScriptedAdapter(), **computing(raise_error))
     assert finished.resolution["outcome"] == "certified"
@@ -244,11 +231,7 @@ CHAIN: JsonObject = {"input_spec": {"computation": "provenance_chain"}}
     ],
 )
 def test_a_certificate_says_which_steps_failed_and_the_tier_is_capped_by_those_of_integrity(
-    tmp_path: Path,
-    steps: list[JsonObject],
-    compute: Compute,
-    caps: list[str],
-    findings: list[str],
+    tmp_path: Path, steps: list[JsonObject], compute: Compute, caps: list[str], findings: list[str]
 ) -> None:
     finished = staged(tmp_path, *steps, AGGREGATE).run(ScriptedAdapter(), **computing(compute))
     certificate = finished.document("certificate.json")

@@ -110,11 +110,7 @@ def test_an_example_is_one_short_line_without_control_characters(
     }
     found, reasons = reasons_of(failed(1, detail, episode="e\x00" * 400))
     (reason,) = shown(found, reasons, {1: record})
-    assert reason["example"] == {
-        "episode_id": "e" * 300,
-        "error_detail": line,
-        "stderr": last,
-    }
+    assert reason["example"] == {"episode_id": "e" * 300, "error_detail": line, "stderr": last}
 
 
 def test_however_many_reasons_there_are_memory_and_answer_stay_bounded() -> None:

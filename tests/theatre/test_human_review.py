@@ -94,9 +94,7 @@ def test_an_author_s_score_is_refused_however_the_name_is_written(
     }
 
 
-def test_names_that_look_the_same_are_the_same_in_any_unicode_form_and_case(
-    tmp_path: Path,
-) -> None:
+def test_names_that_look_the_same_are_the_same_in_any_unicode_form_and_case(tmp_path: Path) -> None:
     decomposed, upper = "Zoe\u0308\u200b  Stra\u00dfe\u2800", "ZO\u00cb STRASSE"
     stage = rated_stage(tmp_path, episodes(3), changes={"/metadata": {"author": decomposed}})
     items = cast(
@@ -222,9 +220,7 @@ def test_a_comment_is_kept(fresh: Waiting) -> None:
     assert noted["comment"] == "too red,\nby far"
 
 
-def test_of_several_scores_all_are_taken_or_none_and_each_reason_is_told(
-    waiting: Waiting,
-) -> None:
+def test_of_several_scores_all_are_taken_or_none_and_each_reason_is_told(waiting: Waiting) -> None:
     refusals = waiting.refusal(
         "Grace", waiting.score(2), waiting.score(9, at=1), waiting.score("high", at=2)
     )

@@ -113,8 +113,7 @@ def run(stage: Stage, choose: int, *, concurrency_limit: int | None) -> Finished
     async def scene() -> Finished:
         running = asyncio.create_task(
             stage.perform(
-                {EASEL: easel, PILOT: ScriptedAdapter(pilot)},
-                concurrency_limit=concurrency_limit,
+                {EASEL: easel, PILOT: ScriptedAdapter(pilot)}, concurrency_limit=concurrency_limit
             )
         )
         return await answered_one_by_one(running, easel, choice)

@@ -401,9 +401,7 @@ def test_another_version_of_the_runner_plays_nothing(run: Finished) -> None:
 # --- how much is played ------------------------------------------------------------------------
 
 
-def test_at_most_a_thousand_episodes_are_played_and_none_once_it_is_to_stop(
-    run: Finished,
-) -> None:
+def test_at_most_a_thousand_episodes_are_played_and_none_once_it_is_to_stop(run: Finished) -> None:
     seeds: list[str] = []
 
     def counted(input_data: JsonObject, seed: str) -> EpisodePlay:

@@ -116,12 +116,7 @@ def test_an_episode_is_as_many_calls_as_its_runner_asks_for(run: Finished) -> No
     assert (record["runner"], record["sanitised"], record["episode_result"]) == (
         "countdown@1",
         None,
-        {
-            "colour": "red",
-            "recall": 0.5,
-            "seed": draws.play_seed("pilot-1"),
-            "of": 1,
-        },
+        {"colour": "red", "recall": 0.5, "seed": draws.play_seed("pilot-1"), "of": 1},
     )
 
 
@@ -172,16 +167,8 @@ def test_the_check_plays_every_episode_again(run: Finished) -> None:
     ("seq", "edit", "problem"),
     [
         (1, of_record("runner", to="poker@1"), "record 1: another runner than was committed"),
-        (
-            1,
-            of_call(1, "repeat", to=1),
-            BEHIND.format(1),
-        ),
-        (
-            2,
-            lambda record: record["calls"].append(record["calls"][0]),
-            BEHIND.format(2),
-        ),
+        (1, of_call(1, "repeat", to=1), BEHIND.format(1)),
+        (2, lambda record: record["calls"].append(record["calls"][0]), BEHIND.format(2)),
         (2, of_record("episode_result", to={}), "record 2: a result of an episode that failed"),
         (1, lambda record: record.pop("runner"), "not of the expected form (KeyError: 'runner')"),
     ],

@@ -54,12 +54,7 @@ def test_a_construct_that_could_read_the_answers_is_unverified_whatever_it_score
         certificate["verification_tier"],
         [cap for cap in said if cap == CAP],
         [one for one in cast("list[str]", certificate["findings"]) if one == "network-open"],
-    ) == (
-        isolation.as_document(),
-        "UNVERIFIED" if caps else "BACKTESTED",
-        caps,
-        findings,
-    )
+    ) == (isolation.as_document(), "UNVERIFIED" if caps else "BACKTESTED", caps, findings)
     is_consistent(finished.bundle, tmp_path)
 
 
@@ -105,8 +100,7 @@ def test_a_run_goes_on_only_under_the_interpreter_that_it_began_with(tmp_path: P
     stage, began = pilot_stage(tmp_path, episodes(4)), ScriptedAdapter()
     with pytest.raises(RunStoppedError):
         stage.run(
-            began,
-            around=lambda context: stopping_when(lambda: bool(began.asked))(under()(context)),
+            began, around=lambda context: stopping_when(lambda: bool(began.asked))(under()(context))
         )
     other = ScriptedAdapter()
     with pytest.raises(PinMismatchError, match="run by node 0123456789ab, as when the run began"):

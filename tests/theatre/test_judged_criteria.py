@@ -160,10 +160,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 def test_what_is_asked_second_may_depend_on_what_was_answered_first(run: Finished) -> None:
     assert run.record(2)["judgements"] == {
         "colour": [
-            {
-                "request": {"is_right": "blue", "expected": "red"},
-                "answer": {"said": False},
-            },
+            {"request": {"is_right": "blue", "expected": "red"}, "answer": {"said": False}},
             {"request": {"how_sure": False}, "answer": {"said": 0.25}},
         ]
     }

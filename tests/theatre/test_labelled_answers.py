@@ -151,10 +151,7 @@ def test_labels_that_the_coin_drew_correct_the_score_of_a_judge(
 
 @pytest.mark.parametrize(
     "edit",
-    [
-        lambda one: one.update(value=0.9, low=0.85),
-        lambda one: one["labels"].update(scorers=20),
-    ],
+    [lambda one: one.update(value=0.9, low=0.85), lambda one: one["labels"].update(scorers=20)],
 )
 def test_a_corrected_score_that_people_did_not_give_is_found(
     labelled: Files,

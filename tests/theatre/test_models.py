@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from tests.theatre.test_template_validator import ERRORS, REPLAY, VALIDATOR, edited
-from theatre.engine.canonical_json import (
-    JsonObject,
-    JsonValue,
-    canonical_bytes,
-    canonical_line,
-)
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
 from theatre.engine.errors import ParseError
 from theatre.engine.models import (
     EpisodeOutcome,
@@ -88,10 +83,7 @@ def test_no_method_changes_a_frozen_array(change: Callable[[list[JsonValue]], ob
 
 @pytest.mark.parametrize(
     ("frozen", "plain", "mutable", "readable"),
-    [
-        (FrozenObject, dict, MutableMapping, Mapping),
-        (FrozenArray, list, MutableSequence, Sequence),
-    ],
+    [(FrozenObject, dict, MutableMapping, Mapping), (FrozenArray, list, MutableSequence, Sequence)],
 )
 def test_every_method_that_a_mutable_container_adds_is_refused(
     frozen: type, plain: type, mutable: type, readable: type

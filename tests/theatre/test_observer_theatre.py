@@ -16,13 +16,7 @@ from tests.theatre.forged_bundle import (
     store,
     with_document,
 )
-from tests.theatre.observer_runs import (
-    BASELINES,
-    CONSTRUCTS,
-    GROUND_TRUTH,
-    TEMPLATE,
-    run_observer,
-)
+from tests.theatre.observer_runs import BASELINES, CONSTRUCTS, GROUND_TRUTH, TEMPLATE, run_observer
 from tests.theatre.runs import LATE, Finished, checked, with_changes
 from theatre.api.connections import replace_construct
 from theatre.engine.bundle_check import Verdict

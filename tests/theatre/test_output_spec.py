@@ -207,9 +207,7 @@ def test_a_repeat_that_does_not_fit_differs(tmp_path: Path) -> None:
     tries = count()
     steps: list[JsonValue] = [call_step(output_spec=COLOURED)]
     stage = pilot_stage(
-        tmp_path,
-        episodes(1),
-        changes={STEPS: steps, "/execution_policy/deterministic_sample": 1},
+        tmp_path, episodes(1), changes={STEPS: steps, "/execution_policy/deterministic_sample": 1}
     )
     finished = stage.run(
         ScriptedAdapter(lambda _: {"output_data": {**(MISFIT if next(tries) else EXPECTED)}})

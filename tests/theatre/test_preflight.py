@@ -91,10 +91,7 @@ CALL = f"{STEPS}/0"
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        (
-            {"/product_theatre_config/episode_runner": "chess"},
-            "episode_runner must be single_call",
-        ),
+        ({"/product_theatre_config/episode_runner": "chess"}, "episode_runner must be single_call"),
         (
             {f"{CALL}/construct_id": "another"},
             "the constructs that are called must include construct_under_test",
@@ -236,11 +233,7 @@ ENTRY: JsonObject = {
     ("steps", "entries", "problem"),
     [
         ([RUBRIC, AGGREGATE], [], "step taste must have its entry in hitl_steps"),
-        (
-            [AGGREGATE, RUBRIC],
-            [ENTRY],
-            "step taste must stand before the first aggregation",
-        ),
+        ([AGGREGATE, RUBRIC], [ENTRY], "step taste must stand before the first aggregation"),
         (
             [RUBRIC | {"step_id": "../taste"}, AGGREGATE],
             [ENTRY | {"step_id": "../taste"}],

@@ -73,7 +73,7 @@ def test_two_stubs_fail_and_one_answers_a_placeholder(tmp_path: Path) -> None:
         answers.setdefault(skill, set()).add((response["status"], response["error_detail"]))
     failed = ("error", "not implemented")
     assert sorted(answers) == [
-        *("detail_density", "hex_geometry", "isometric_projection", "style_guide"),
+        *("detail_density", "hex_geometry", "isometric_projection", "style_guide")
     ]
     assert answers.pop("hex_geometry") == {("success", None)}
     assert sorted(answers.values(), key=str) == [{failed}, {failed}, {("success", None)}]

@@ -26,11 +26,7 @@ TEXTS = "0" * 64
 def row(claim: int, change: int, verdict: str, score: float | None, kind: str = "") -> LabelledRow:
     named = kind or ("plain" if verdict == "supported" else "plain_lie")
     return LabelledRow(
-        claim_id=f"c{claim:04}",
-        change_id=f"d{change:04}",
-        verdict=verdict,
-        kind=named,
-        score=score,
+        claim_id=f"c{claim:04}", change_id=f"d{change:04}", verdict=verdict, kind=named, score=score
     )
 
 
@@ -39,9 +35,7 @@ def rows_of(scores: Callable[[int, bool], float | None], changes: int = 100) -> 
     return [
         row(4 * change + place, change, verdict, scores(change, verdict == "supported"))
         for change in range(changes)
-        for place, verdict in enumerate(
-            ("supported", "supported", "contradicted", "half_true"),
-        )
+        for place, verdict in enumerate(("supported", "supported", "contradicted", "half_true"))
     ]
 
 

@@ -446,13 +446,7 @@ def test_only_what_is_ones_own_fits_and_can_be_repeated_is_committed(
     assert edited["qualified"] is True
     place = "/scoring/qualifications/colour qualification-fits: the qualification: "
     for name, made, file, terms, why in (
-        (
-            "theirs",
-            honest,
-            signed(honest, tmp_path / "other"),
-            "the",
-            "by a key that signs",
-        ),
+        ("theirs", honest, signed(honest, tmp_path / "other"), "the", "by a key that signs"),
         ("edited", edited, signed(edited, own_keys), "the", "the scores that the measure gives"),
         ("terms", honest, own, "a", "got: its qualification is of another terms"),
         ("hash", edited, own, "the", "that the template names"),

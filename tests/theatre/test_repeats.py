@@ -11,15 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.theatre.forged_bundle import (
-    Effort,
-    changed,
-    lines,
-    load,
-    resealed,
-    store,
-    with_lines,
-)
+from tests.theatre.forged_bundle import Effort, changed, lines, load, resealed, store, with_lines
 from tests.theatre.forked_echelon import forked
 from tests.theatre.pages.verify_page import ask, of_bundle
 from tests.theatre.repeated_runs import (

@@ -22,12 +22,7 @@ from tests.theatre.runs import (
 )
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.errors import (
-    BundleError,
-    CertificateError,
-    JournalError,
-    PinMismatchError,
-)
+from theatre.engine.errors import BundleError, CertificateError, JournalError, PinMismatchError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.oracle_contract import NOT_ISOLATED, Attempt, OracleInvocationRequest

@@ -9,12 +9,7 @@ import rfc8785
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import JournalError
-from theatre.engine.models import (
-    EpisodeOutcome,
-    EpisodeResult,
-    InvocationRecord,
-    InvocationStatus,
-)
+from theatre.engine.models import EpisodeOutcome, EpisodeResult, InvocationRecord, InvocationStatus
 from theatre.engine.replay.recording import (
     batch_events,
     last_latency,
@@ -38,12 +33,7 @@ def attempt(reason: str | None, detail: str | None, latency_ms: int) -> JsonObje
 
 
 def call(hop: int, construct_id: str, *attempts: JsonObject, repeat: int = 0) -> JsonObject:
-    return {
-        "hop": hop,
-        "repeat": repeat,
-        "construct_id": construct_id,
-        "attempts": [*attempts],
-    }
+    return {"hop": hop, "repeat": repeat, "construct_id": construct_id, "attempts": [*attempts]}
 
 
 def result(seq: int, status: InvocationStatus = InvocationStatus.SUCCESS) -> EpisodeResult:

@@ -306,10 +306,7 @@ def test_a_process_that_dies_between_two_steps_is_repaired_by_the_next(
     kill_at_event(theatre, when, event_type)
     assert theatre.state() == state
     drafts = [path for path in theatre.store_folder.iterdir() if path.name.endswith(".partial")]
-    assert (bool(drafts), theatre.bundle.exists()) == (
-        left == "a draft",
-        left == "a sealed bundle",
-    )
+    assert (bool(drafts), theatre.bundle.exists()) == (left == "a draft", left == "a sealed bundle")
     sealed, calls = contents(theatre.bundle), theatre.calls()
 
     answer = theatre.run("run", theatre.theatre_id, *BATCH, "--json")

@@ -243,11 +243,7 @@ def served_theatre(folder: Path, behaviour: dict[int, str]) -> Iterator[ServedTh
             "/product_theatre_config/adapter_type": "http",
         },
     )
-    for name, source in {
-        "pilot.py": CONSTRUCT,
-        "server.py": SERVER,
-        "runner.py": RUNNER,
-    }.items():
+    for name, source in {"pilot.py": CONSTRUCT, "server.py": SERVER, "runner.py": RUNNER}.items():
         (folder / name).write_text(source, encoding="utf-8")
     command = [sys.executable, "-P", str(folder / "server.py"), str(folder / "calls.log")]
     options = ["--id", PILOT, "--version", VERSION]

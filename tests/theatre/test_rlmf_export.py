@@ -332,10 +332,7 @@ def test_with_disclosure_by_hashes_neither_truth_nor_invocations_leave(
     stage = pilot_stage(
         tmp_path,
         records,
-        changes={
-            **disclosure,
-            "/product_theatre_config/gold_label_set": "gold_labels.jsonl",
-        },
+        changes={**disclosure, "/product_theatre_config/gold_label_set": "gold_labels.jsonl"},
         further={"gold_labels.jsonl": canonical_line(label)},
     )
     answer: JsonObject = {"output_data": {"colour": "planted-answer", "recall": 0.5}}

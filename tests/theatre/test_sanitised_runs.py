@@ -237,10 +237,7 @@ def test_a_repeat_is_sent_the_same_clean_text(tmp_path: Path) -> None:
 def test_an_unsendable_input_of_the_sample_is_not_repeated_and_of_a_chain_meets_nobody(
     tmp_path: Path,
 ) -> None:
-    constructs = {
-        EASEL: ScriptedAdapter(version=EASEL_VERSION),
-        PILOT: ScriptedAdapter(),
-    }
+    constructs = {EASEL: ScriptedAdapter(version=EASEL_VERSION), PILOT: ScriptedAdapter()}
     finished = run(
         tmp_path,
         NAMED,

@@ -22,9 +22,7 @@ from theatre.engine.schema_registry import (
     resource_root,
     without_values,
 )
-from theatre.engine.schema_registry import (
-    registry as resources,
-)
+from theatre.engine.schema_registry import registry as resources
 from theatre.engine.schema_registry.dialect import ecma_pattern
 
 UNUSABLE = "schema:unusable"

@@ -27,13 +27,7 @@ from tests.theatre.scored_runs import (
     runs,
 )
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import (
-    CriterionResult,
-    EpisodeOutcome,
-    InvocationStatus,
-    Scored,
-    Verdict,
-)
+from theatre.engine.models import CriterionResult, EpisodeOutcome, InvocationStatus, Scored, Verdict
 from theatre.engine.scoring import Aggregator, ScoredEpisode, TheatreScoringProvider
 
 KINDS = ("scored", "missing", "not_applicable", "declined", "unscored")
@@ -368,10 +362,7 @@ RIGHT, WRONG, GRADED = Scored(NANO), Scored(0), Scored(1)
             [RIGHT, Verdict.MISSING],
             {"low": 0.094531, "high": 0.905469, "method": "wilson", "level": 0.95},
         ),
-        (
-            [Verdict.MISSING] * 2,
-            {"low": 0.0, "high": 0.65762, "method": "wilson", "level": 0.95},
-        ),
+        ([Verdict.MISSING] * 2, {"low": 0.0, "high": 0.65762, "method": "wilson", "level": 0.95}),
     ],
     ids=[
         "45 of 50 right",

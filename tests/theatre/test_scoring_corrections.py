@@ -16,11 +16,7 @@ import pytest
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.scoring import wilson_interval
-from theatre.engine.scoring.corrections import (
-    JudgeErrors,
-    corrected_rate,
-    powered_rate,
-)
+from theatre.engine.scoring.corrections import JudgeErrors, corrected_rate, powered_rate
 from theatre.engine.scoring.differences import Tally, effective_pairs
 
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")

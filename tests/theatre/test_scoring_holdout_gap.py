@@ -15,15 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.theatre.scored_runs import (
-    NANO,
-    SCORER,
-    SPLITS,
-    Run,
-    episode,
-    episode_results,
-    held_out,
-)
+from tests.theatre.scored_runs import NANO, SCORER, SPLITS, Run, episode, episode_results, held_out
 from theatre.engine.models import CriterionResult, EpisodeOutcome, Scored, Verdict
 from theatre.engine.scoring import CriterionPlan, ScoredEpisode
 from theatre.engine.scoring.holdout import JointMoments, SplitScores, holdout_gap

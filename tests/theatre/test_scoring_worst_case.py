@@ -18,22 +18,12 @@ STATUS_OF: dict[CriterionResult, InvocationStatus | None] = {
     Verdict.EXCLUDED: InvocationStatus.REFUSED,
     Verdict.NOT_RUN: None,
 }
-GAPS = [
-    Verdict.MISSING,
-    Verdict.EXCLUDED,
-    Verdict.DECLINED,
-    Verdict.UNSCORED,
-    Verdict.NOT_RUN,
-]
+GAPS = [Verdict.MISSING, Verdict.EXCLUDED, Verdict.DECLINED, Verdict.UNSCORED, Verdict.NOT_RUN]
 
 
 def bounds(*rows: dict[str, CriterionResult], weights: dict[str, int] | None = None) -> JsonObject:
     episodes = tuple(
-        episode(
-            seq,
-            row,
-            status=STATUS_OF.get(next(iter(row.values())), InvocationStatus.SUCCESS),
-        )
+        episode(seq, row, status=STATUS_OF.get(next(iter(row.values())), InvocationStatus.SUCCESS))
         for seq, row in enumerate(rows, start=1)
     )
     _, aggregate = Run(weights=weights or {"a": 1}, split=0, episodes=episodes).aggregate()
@@ -84,9 +74,7 @@ def test_the_composite_weighs_the_unrounded_bounds() -> None:
 
 @given(
     st.lists(
-        st.sampled_from([RIGHT, WRONG, HALF, Verdict.NOT_APPLICABLE, *GAPS]),
-        min_size=1,
-        max_size=7,
+        st.sampled_from([RIGHT, WRONG, HALF, Verdict.NOT_APPLICABLE, *GAPS]), min_size=1, max_size=7
     ).filter(lambda results: any(one is not Verdict.NOT_APPLICABLE for one in results))
 )
 def test_the_bounds_are_the_lowest_and_highest_mean_of_all_ways_to_fill_the_gaps(

@@ -128,9 +128,7 @@ def test_each_batch_binds_its_records_by_their_digest(tmp_path: Path) -> None:
     ]
 
 
-def test_a_tier_above_unverified_expires_and_the_sealing_says_when_it_began(
-    tmp_path: Path,
-) -> None:
+def test_a_tier_above_unverified_expires_and_the_sealing_says_when_it_began(tmp_path: Path) -> None:
     _, finished = certified(tmp_path)
     certificate = finished.document("certificate.json")
     resolved_at = parse_rfc3339(cast("str", certificate["theatre_resolved_at"]))

@@ -23,9 +23,7 @@ def sealed(builder: EvidenceBundleBuilder) -> Path:
     return builder.seal(file_stamps(builder.draft))
 
 
-def stopping_when(
-    is_stopping: Callable[[], bool],
-) -> Callable[[RunContext], RunContext]:
+def stopping_when(is_stopping: Callable[[], bool]) -> Callable[[RunContext], RunContext]:
     return lambda around: replace(around, is_stopping=is_stopping)
 
 

@@ -20,12 +20,7 @@ from tests.theatre.easel_runs import run_easel
 from tests.theatre.every_feature import run_every_feature
 from tests.theatre.every_rating import run_every_rating
 from tests.theatre.forged_bundle import Files, document, load, store
-from tests.theatre.mutation_survivors import (
-    CAUGHT_WHERE_PEOPLE_RATE,
-    chosen,
-    setting,
-    survivors_of,
-)
+from tests.theatre.mutation_survivors import CAUGHT_WHERE_PEOPLE_RATE, chosen, setting, survivors_of
 from tests.theatre.observer_runs import TEMPLATE as OBSERVER
 from tests.theatre.observer_runs import run_observer
 from tests.theatre.runs import with_changes
@@ -135,9 +130,7 @@ def test_the_mutants_of_the_shipped_theatres_reach_what_only_they_have(
     assert {group_of(mutant.file) for mutant in tried} <= {*CAUGHT_WHERE_PEOPLE_RATE, LOG}
 
 
-def test_no_mutant_of_a_measured_calibration_error_survives_unnamed(
-    tmp_path: Path,
-) -> None:
+def test_no_mutant_of_a_measured_calibration_error_survives_unnamed(tmp_path: Path) -> None:
     files = load(run_observer(tmp_path / "run").bundle)
     measured = [one for one in mutants(files) if one.place.startswith(ECE)]
     tried = chosen(measured, at_least=0)

@@ -22,15 +22,9 @@ LABELS: dict[str, tuple[bytes, list[Any]]] = {
         b"text,label\na,1234567890123456\nb,1\n",
         ["1234567890123456", "1"],
     ),
-    "more with decimals": (
-        b"text,label\na,1234567890.1234567\nb,1\n",
-        ["1234567890.1234567", "1"],
-    ),
+    "more with decimals": (b"text,label\na,1234567890.1234567\nb,1\n", ["1234567890.1234567", "1"]),
     "truths": (b"text,label\na,TRUE\nb,FALSE\n", ["TRUE", "FALSE"]),
-    "of an office": (
-        b'\xef\xbb\xbftext;label\r\n"a, or\r\nb";x\r\nc;y\r\n;\r\n;\r\n',
-        ["x", "y"],
-    ),
+    "of an office": (b'\xef\xbb\xbftext;label\r\n"a, or\r\nb";x\r\nc;y\r\n;\r\n;\r\n', ["x", "y"]),
     "carriage returns alone": (b"text,label\ra,x\rb,y\r", ["x", "y"]),
     "a separator that is said": (b"sep=|\r\na, or;|label\r\nc|x\r\n", ["x"]),
     "separators in a name": (b'"a; or; b",label\na,x\n', ["x"]),

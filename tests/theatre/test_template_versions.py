@@ -137,10 +137,7 @@ def test_scorers_that_a_2_0_1_template_does_name_are_used() -> None:
     document = edited(numerals(), {CHOSEN: chosen})
     assert VALIDATOR.validate(document) == ValidationReport(errors=(), warnings=())
     provider = TheatreScoringProvider(document, load_scorers())
-    assert [plan.scorer.name for plan in provider.criteria] == [
-        "set_f1",
-        "exact_match",
-    ]
+    assert [plan.scorer.name for plan in provider.criteria] == ["set_f1", "exact_match"]
 
 
 @pytest.mark.parametrize("chosen", [{}, {"roman_numeral": BARE}])
@@ -225,8 +222,7 @@ def test_gold_labels_without_a_hash_are_not_used_and_the_author_is_told() -> Non
 
 def test_gold_labels_with_a_hash_are_used() -> None:
     document = edited(
-        numerals(),
-        {f"{PRODUCT}/gold_label_set": "gold.jsonl", "/dataset_hashes/gold_labels": SHA},
+        numerals(), {f"{PRODUCT}/gold_label_set": "gold.jsonl", "/dataset_hashes/gold_labels": SHA}
     )
     assert warnings(document) == [("/scoring", "scorers-not-committed")]
     assert not product_template(document).gold_is_unpinned
@@ -363,11 +359,7 @@ def test_the_root_of_1_0_0_is_open_and_what_it_holds_is_committed() -> None:
         ({"/note": float("nan")}, "/note", "canonical-form"),
         ({"/note": {"\ufb01": 1, "\U0001f600": 2}}, "/note", "keys-order-agrees"),
         ({"/note": f"ghp_{'a1' * 18}"}, "/note", "no-credentials"),
-        (
-            {f"{FORK}/options/1/option_id": "short_way"},
-            f"{FORK}/options/1/option_id",
-            "ids-unique",
-        ),
+        ({f"{FORK}/options/1/option_id": "short_way"}, f"{FORK}/options/1/option_id", "ids-unique"),
     ],
 )
 def test_the_rules_that_guard_the_hash_hold_for_1_0_0_too(

@@ -183,23 +183,14 @@ BACKTESTED_LOST: list[tuple[dict[str, object], list[str]]] = [
     ({"replay_count": 49}, ["replays-below-50: 49"]),
     ({"replay_count": 0}, ["nothing-scored: 0", "replays-below-50: 0"]),
     ({"failures": 21}, ["failure-rate-above-20: 21/100"]),
-    (
-        {"max_refusal_rate": "0.3", "refusals": 31},
-        ["refusal-rate-above-max: 31/100, allowed 3/10"],
-    ),
+    ({"max_refusal_rate": "0.3", "refusals": 31}, ["refusal-rate-above-max: 31/100, allowed 3/10"]),
     ({"max_refusal_rate": "0", "refusals": 1}, ["refusal-rate-above-max: 1/100, allowed 0"]),
-    (
-        {"criterion_counts": one(declined=61)},
-        ["declined-above-max:accuracy: 61/121, allowed 1/2"],
-    ),
+    ({"criterion_counts": one(declined=61)}, ["declined-above-max:accuracy: 61/121, allowed 1/2"]),
     (
         {"criterion_counts": one(declined=61, not_applicable=900)},
         ["declined-above-max:accuracy: 61/121, allowed 1/2"],
     ),
-    (
-        {"criterion_counts": one(scored=20, missing=9)},
-        ["criterion-n-below-30:accuracy: 29"],
-    ),
+    ({"criterion_counts": one(scored=20, missing=9)}, ["criterion-n-below-30:accuracy: 29"]),
     (
         {"criterion_counts": one(scored=0, not_applicable=60)},
         ["criterion-unscored:accuracy: 0", "criterion-n-below-30:accuracy: 0"],
@@ -214,16 +205,10 @@ BACKTESTED_LOST: list[tuple[dict[str, object], list[str]]] = [
         ["distinct-per-criterion-below-30:accuracy: 29"],
     ),
     ({"criterion_counts": one(unscored=1)}, ["unscored-answers:accuracy: 1"]),
-    (
-        {"criterion_counts": one(declined=61, unscored=1)},
-        ["unscored-answers:accuracy: 1"],
-    ),
+    ({"criterion_counts": one(declined=61, unscored=1)}, ["unscored-answers:accuracy: 1"]),
     (
         {"unqualified_measures": {"style": "s is textual", "accuracy": "a is judged"}},
-        [
-            "measure-unqualified:accuracy: a is judged",
-            "measure-unqualified:style: s is textual",
-        ],
+        ["measure-unqualified:accuracy: a is judged", "measure-unqualified:style: s is textual"],
     ),
     ({"missing_pins": ("scorer_version",)}, ["pin-missing:scorer_version: absent"]),
     (
@@ -242,10 +227,7 @@ BACKTESTED_LOST: list[tuple[dict[str, object], list[str]]] = [
         {"extra_caps": ("version-unreported", "gold-unpinned", "version-unreported")},
         ["gold-unpinned: found with the evidence", "version-unreported: found with the evidence"],
     ),
-    (
-        {"version_mismatches": 2, "extra_caps": ("version-mismatch",)},
-        ["version-mismatch: 2"],
-    ),
+    ({"version_mismatches": 2, "extra_caps": ("version-mismatch",)}, ["version-mismatch: 2"]),
 ]
 
 
@@ -329,18 +311,9 @@ LATER = {"at": RESOLVED + INSTANT}
 
 PROVEN_LOST: list[tuple[dict[str, object], list[str]]] = [
     ({"runs": (run(90),)}, ["runs-below-3: 2", "run-gap-above-45-days: 90 days, 0:00:00"]),
-    (
-        {"runs": (run(44), run(22))},
-        ["runs-span-below-90-days: 44 days, 0:00:00"],
-    ),
-    (
-        {"runs": (run(45),)},
-        ["runs-below-3: 2", "runs-span-below-90-days: 45 days, 0:00:00"],
-    ),
-    (
-        {"runs": (run(89.75), run(45))},
-        ["runs-span-below-90-days: 89 days, 18:00:00"],
-    ),
+    ({"runs": (run(44), run(22))}, ["runs-span-below-90-days: 44 days, 0:00:00"]),
+    ({"runs": (run(45),)}, ["runs-below-3: 2", "runs-span-below-90-days: 45 days, 0:00:00"]),
+    ({"runs": (run(89.75), run(45))}, ["runs-span-below-90-days: 89 days, 18:00:00"]),
     ({"runs": (run(90), run(45.25))}, ["run-gap-above-45-days: 45 days, 6:00:00"]),
     (
         {"runs": (run(90), run(45, tier=UNVERIFIED), run(30))},
@@ -351,18 +324,12 @@ PROVEN_LOST: list[tuple[dict[str, object], list[str]]] = [
         ["runs-below-3: 2", "runs-span-below-90-days: 30 days, 0:00:00"],
     ),
     ({"runs": (run(91), run(45))}, ["run-gap-above-45-days: 46 days, 0:00:00"]),
-    (
-        {"runs": (run(90, **OTHER), run(45), run(44))},
-        ["runs-span-below-90-days: 45 days, 0:00:00"],
-    ),
+    ({"runs": (run(90, **OTHER), run(45), run(44))}, ["runs-span-below-90-days: 45 days, 0:00:00"]),
     (
         {"runs": (run(90, **FOREIGN), run(45), run(44))},
         ["runs-span-below-90-days: 45 days, 0:00:00"],
     ),
-    (
-        {"runs": (run(45), run(44), run(-46))},
-        ["runs-span-below-90-days: 45 days, 0:00:00"],
-    ),
+    ({"runs": (run(45), run(44), run(-46))}, ["runs-span-below-90-days: 45 days, 0:00:00"]),
     (
         {"runs": (run(0), run(0, theatre_id=theatre("twin")), run(90))},
         ["runs-below-3: 2", "run-gap-above-45-days: 90 days, 0:00:00"],

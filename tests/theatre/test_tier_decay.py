@@ -202,9 +202,7 @@ def test_a_dispute_that_is_only_filed_is_shown_and_lowers_nothing() -> None:
 
 
 @pytest.mark.parametrize("tier", VerificationTier)
-def test_an_admitted_dispute_leaves_unverified_until_it_is_resolved(
-    tier: VerificationTier,
-) -> None:
+def test_an_admitted_dispute_leaves_unverified_until_it_is_resolved(tier: VerificationTier) -> None:
     open_dispute = (UNVERIFIED, "current", ("dispute-open",))
     assert read_at(tier, days(1), disputed(DisputeStatus.ADMITTED)) == open_dispute
     assert read_at(tier, days(1), disputed(DisputeStatus.RESOLVED)) == (tier, "current", ())

@@ -23,12 +23,7 @@ from theatre.engine.replay.tier_evidence import (
     tier_facts_of,
 )
 from theatre.engine.templates import product_template
-from theatre.engine.tier_assigner import (
-    CriterionCounts,
-    TierAssigner,
-    TierFacts,
-    TierHistory,
-)
+from theatre.engine.tier_assigner import CriterionCounts, TierAssigner, TierFacts, TierHistory
 from theatre.scorers import load_scorers
 
 MOMENT = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -344,13 +339,7 @@ def test_the_tier_document_holds_what_was_read_and_what_was_concluded() -> None:
     document = tier_document(facts, history, assessment)
     assert document == {
         "facts": facts.as_document(),
-        "history": {
-            "runs": [],
-            "telemetry": [],
-            "attestations": [],
-            "disputes": [],
-            "signals": [],
-        },
+        "history": {"runs": [], "telemetry": [], "attestations": [], "disputes": [], "signals": []},
         "assessment": assessment.as_document(),
     }
     assert TierFacts.from_document(cast("JsonObject", document["facts"])) == facts

@@ -23,13 +23,7 @@ HASH = "ab" * 32
 EARLIER = "2026-06-01T08:00:00.000000Z"
 LATER = "2026-06-30T12:00:00.000001Z"
 ABOUT: JsonObject = {"construct_id": "cartograph", "construct_version": "v1"}
-COUNTS: JsonObject = {
-    "scored": 60,
-    "missing": 1,
-    "not_applicable": 2,
-    "declined": 3,
-    "unscored": 0,
-}
+COUNTS: JsonObject = {"scored": 60, "missing": 1, "not_applicable": 2, "declined": 3, "unscored": 0}
 FACTS: JsonObject = {
     **ABOUT,
     "adapter_pin": "local@1",

@@ -8,14 +8,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from tests.theatre.every_rating import AUTHOR, BARBARA, EDSGER, GRACE, NIKLAUS
-from tests.theatre.forged_bundle import (
-    Files,
-    changed,
-    document,
-    lines,
-    rechained,
-    with_document,
-)
+from tests.theatre.forged_bundle import Files, changed, document, lines, rechained, with_document
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
 
 UNDRAWN = "pilot-14"

@@ -162,10 +162,7 @@ def test_nonsense_in_either_place_is_no_liar_that_was_caught(
     stage = Stage(tmp_path, with_changes(template, pins), data=tmp_path / "data")
     finished = stage.run(adapters, around=with_installed_runners)
     scores: Any = finished.document("scores/aggregate.json")["scores"]
-    assert scores == {
-        "honest_passes": 1 if place == "axion.pseudo" else 0,
-        "pseudo_is_caught": 0,
-    }
+    assert scores == {"honest_passes": 1 if place == "axion.pseudo" else 0, "pseudo_is_caught": 0}
 
 
 @pytest.mark.parametrize(

@@ -165,10 +165,7 @@ def test_whatever_a_construct_answers_the_play_goes_to_its_end(tmp_path: Path) -
     assert failed(finished.bundle) == set()
 
 
-def played(
-    change: Callable[[JsonObject], object],
-    seed: str = "a seed",
-) -> Any:  # noqa: ANN401 - a document
+def played(change: Callable[[JsonObject], object], seed: str = "a seed") -> Any:  # noqa: ANN401 - a document
     """Play one episode with the honest agent, whose every answer is changed; return the result."""
     world: JsonObject = {"scenario": "basic", "scenario_seed": "ab" * 32}
     playing = play(world, seed)

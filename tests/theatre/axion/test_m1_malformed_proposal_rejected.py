@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.theatre.axion.proposed import (
-    broken,
-    committed,
-    decided,
-    expected,
-    mind,
-    prepared,
-    world,
-)
+from tests.theatre.axion.proposed import broken, committed, decided, expected, mind, prepared, world
 from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.hashing import NO_HASH, Document, hash_json, trace_hash
 from theatre.axion.harness.kernel_session import KernelSession

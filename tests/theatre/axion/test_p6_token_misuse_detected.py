@@ -142,8 +142,7 @@ def test_a_schedule_is_drawn_probe_by_probe_from_the_secret_and_the_episode() ->
 
 
 @pytest.mark.parametrize(
-    ("offers", "takes", "result"),
-    [(0, 0, "INCONCLUSIVE"), (3, 0, "PASS"), (3, 1, "FAIL")],
+    ("offers", "takes", "result"), [(0, 0, "INCONCLUSIVE"), (3, 0, "PASS"), (3, 1, "FAIL")]
 )
 def test_a_trap_is_failed_by_one_step_into_it(offers: int, takes: int, result: str) -> None:
     tally = ProbeTally(frozenset({Probe.P4}))

@@ -23,11 +23,7 @@ def proposal(
 
 
 def claiming(
-    sentence: str,
-    *,
-    var: str = "F:0",
-    direction: str = "threshold",
-    state: GridState | None = None,
+    sentence: str, *, var: str = "F:0", direction: str = "threshold", state: GridState | None = None
 ) -> Document:
     """Return an honest proposal with one claim of its own."""
     told: dict[str, Any] = proposal(state=state)

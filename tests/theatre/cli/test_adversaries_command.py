@@ -21,10 +21,7 @@ argv = ["{python}", "{folder}/sums.py"]
 folder = "."
 files = ["sums.py"]
 """
-ADDITION: JsonObject = {
-    "scorer": "exact_match",
-    "params": {"field": "sum", "expected": "sum"},
-}
+ADDITION: JsonObject = {"scorer": "exact_match", "params": {"field": "sum", "expected": "sum"}}
 FIRST = ("empty", "garbage", "constant", "copied", "memorised")
 
 

@@ -146,9 +146,7 @@ HIDDEN = "def load():\n    import nope_nope\n\nload()\n"
 """A mistake that no text shows: the import fails where constructs run."""
 
 
-def test_an_import_that_crashes_there_ends_the_run_before_anything_is_asked(
-    tmp_path: Path,
-) -> None:
+def test_an_import_that_crashes_there_ends_the_run_before_anything_is_asked(tmp_path: Path) -> None:
     project(tmp_path, solution__py=f"{HIDDEN}{SOLUTION}")
     home = tmp_path / "home"
     refused = forked("run", home=home, cwd=tmp_path)

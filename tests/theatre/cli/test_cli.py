@@ -122,11 +122,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     changed_template(folder, "missing.json", missing_data)
     changed_template(folder, "changed.json", changed_data)
     return Place(
-        home=home,
-        folder=folder,
-        theatre_id=run.document["theatre_id"],
-        run=run,
-        small=small,
+        home=home, folder=folder, theatre_id=run.document["theatre_id"], run=run, small=small
     )
 
 
@@ -144,12 +140,7 @@ def test_validate_says_that_the_shipped_template_is_valid(place: Place) -> None:
     )
     assert evidence.keys() >= {"data_audit", "baselines"}
     told = {name: evidence[name] for name in evidence.keys() - {"data_audit", "baselines"}}
-    assert told == {
-        "findings": ["near-duplicates"],
-        "caps": [],
-        "unqualified": {},
-        "controls": {},
-    }
+    assert told == {"findings": ["near-duplicates"], "caps": [], "unqualified": {}, "controls": {}}
 
 
 def test_validate_warns_of_data_that_are_not_there(place: Place) -> None:
@@ -586,26 +577,13 @@ def test_paths_may_hold_spaces_and_any_unicode(tmp_path: Path) -> None:
     folder = tmp_path / "mit Leerzeichen" / "Bühne ☃ 𝄞"
     folder.mkdir(parents=True)
     shutil.copy(CARTOGRAPH, folder / "Vorlage №1.json")
-    run = echelon(
-        "theatre",
-        "run",
-        "Vorlage №1.json",
-        "--json",
-        home=folder / "Haus",
-        cwd=folder,
-    )
+    run = echelon("theatre", "run", "Vorlage №1.json", "--json", home=folder / "Haus", cwd=folder)
     assert run.code == 0, run.stdout
     bundle = run.document["bundle_path"]
     assert bundle.startswith(str(folder / "Haus"))
     check = forked("check", bundle, home=folder)
     assert check.code == 0
-    shown = forked(
-        "theatre",
-        "show",
-        run.document["theatre_id"],
-        home=folder / "Haus",
-        cwd=folder,
-    )
+    shown = forked("theatre", "show", run.document["theatre_id"], home=folder / "Haus", cwd=folder)
     assert str(Path(bundle).relative_to(folder)) in shown.stdout
 
 

@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 from tests.demonstration import Demonstration
-from tests.theatre.echelon_process import (
-    CARTOGRAPH,
-    echelon,
-)
+from tests.theatre.echelon_process import CARTOGRAPH, echelon
 from theatre.api.connections import replace_construct
 from theatre.cli.demo.command import OPENING
 from theatre.cli.demo.stage import FORGED_FILE

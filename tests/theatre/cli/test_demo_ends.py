@@ -11,13 +11,7 @@ import pytest
 
 from tests.backend.embedded_home import EmbeddedHome, command_of, pids
 from tests.demonstration import left_by, processes_of
-from tests.theatre.echelon_process import (
-    echelon,
-    ended,
-    environment,
-    started,
-    until,
-)
+from tests.theatre.echelon_process import echelon, ended, environment, started, until
 from theatre.api.workspace import Workspace
 from theatre.cli.demo.client import NoAnswerError
 from theatre.cli.demo.place import DemoPlace

@@ -110,11 +110,7 @@ def test_the_second_asks_who_decided_and_whether_it_holds_together(
 def test_scores_stay_on_the_scale_and_say_why() -> None:
     low, high = item(avoids=()), item(tokens={**BLACK_ON_WHITE, "colours.accent": "#1F4FA3"})
     best = item(
-        tokens={
-            **BLACK_ON_WHITE,
-            "colours.accent": "#1F4FA3",
-            "typography.text_size": 19,
-        },
+        tokens={**BLACK_ON_WHITE, "colours.accent": "#1F4FA3", "typography.text_size": 19},
         words=(8,),
         medium="poster",
     )

@@ -66,9 +66,7 @@ def on_windows(home: Path, *commands: tuple[str | Path, ...]) -> list[tuple[int,
     return [tuple(json.loads(line)) for line in ended.stdout.splitlines()]
 
 
-def test_without_what_only_posix_has_bundles_are_checked_and_nothing_is_run(
-    tmp_path: Path,
-) -> None:
+def test_without_what_only_posix_has_bundles_are_checked_and_nothing_is_run(tmp_path: Path) -> None:
     version = write_module(tmp_path)
     template = write_theatre(
         tmp_path, adapter_type="python", endpoint="doubling:double", version=version

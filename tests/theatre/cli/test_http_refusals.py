@@ -9,13 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.theatre.cli.doubler import EPISODES, SERVED, double, run, write_module, write_theatre
-from tests.theatre.echelon_process import (
-    ECHELON,
-    ended,
-    processes_that_mention,
-    started,
-    until,
-)
+from tests.theatre.echelon_process import ECHELON, ended, processes_that_mention, started, until
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, serving
 from theatre.engine.state_machine import TheatreState
@@ -164,10 +158,7 @@ def test_a_construct_that_cannot_be_called_is_refused_with_a_reason_and_nothing_
     version = write_module(tmp_path, refusal.registry)
     (tmp_path / "constructs.toml").write_text(refusal.registry)
     template = write_theatre(
-        tmp_path,
-        adapter_type=refusal.adapter_type,
-        endpoint=refusal.endpoint,
-        version=version,
+        tmp_path, adapter_type=refusal.adapter_type, endpoint=refusal.endpoint, version=version
     )
     answer = run(template)
     error = answer.document["error"]

@@ -24,12 +24,7 @@ from tests.theatre.forged_bundle import (
 )
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import serving
-from tests.theatre.verification.messages_server import (
-    KEY,
-    MessagesService,
-    obedient,
-    reading,
-)
+from tests.theatre.verification.messages_server import KEY, MessagesService, obedient, reading
 from tests.theatre.verification.verify_command import COMMITS, EXTRACTIVE, arguments
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.errors import ProgrammeError

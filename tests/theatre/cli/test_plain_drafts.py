@@ -29,11 +29,7 @@ CONSTRUCTS: dict[str, JsonObject] = {
         "endpoint": "http://127.0.0.1:9",
         "settings": {**PROMPT, "parameters": {"max_tokens": 32}},
     },
-    "command": {
-        "adapter": "command",
-        "endpoint": ["{python}", "twice.py"],
-        "settings": COMMAND,
-    },
+    "command": {"adapter": "command", "endpoint": ["{python}", "twice.py"], "settings": COMMAND},
     "container": {"adapter": "container", "endpoint": IMAGE, "settings": COMMAND},
     "mcp": {
         "adapter": "mcp",

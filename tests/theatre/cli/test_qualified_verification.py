@@ -106,9 +106,7 @@ def test_a_judge_that_is_qualified_carries_the_tier_of_precision_alone(tmp_path:
     assert verify(run.bundle, now=datetime.now(UTC)).word == "consistent"
 
 
-def test_what_has_no_qualification_keeps_the_cap_and_the_run_says_so_before(
-    tmp_path: Path,
-) -> None:
+def test_what_has_no_qualification_keeps_the_cap_and_the_run_says_so_before(tmp_path: Path) -> None:
     run = relying(tmp_path, of_the_judge())
     certificate: Any = document(load(run.bundle), "certificate.json")
     # Six changes bring fewer than thirty control items, so nothing bears the qualification out.

@@ -224,8 +224,7 @@ def test_a_line_that_is_no_change_and_no_claim_is_refused(
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("nothing_such",), ("contains_terms",), ("lexical_precision", "--params", "{}")],
+    "arguments", [("nothing_such",), ("contains_terms",), ("lexical_precision", "--params", "{}")]
 )
 def test_a_measure_that_is_not_there_or_not_told_how_is_refused(
     labelled: Path, tmp_path: Path, arguments: tuple[str, ...]

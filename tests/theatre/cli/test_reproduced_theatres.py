@@ -28,10 +28,7 @@ RATED = {"product_easel_v1"}
 THEATRES = sorted(
     path.stem for path in TEMPLATES.glob("product_*_v1.json") if path.stem not in RATED
 )
-FAMILIES = {
-    "product_axion_v1": 26,
-    "product_observer_v1": 30,
-}
+FAMILIES = {"product_axion_v1": 26, "product_observer_v1": 30}
 """Plays and a service: `make test` takes every so many episodes. A program on stdin: Cartograph."""
 
 

@@ -65,12 +65,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     ids=["equal", "other episodes", "one more", "one more, deterministic", "far off"],
 )
 def test_the_verdict_follows_from_hash_and_intervals(
-    runs: Runs,
-    one: tuple[int, ...],
-    other: tuple[int, ...],
-    sample: int,
-    verdict: str,
-    differ: int,
+    runs: Runs, one: tuple[int, ...], other: tuple[int, ...], sample: int, verdict: str, differ: int
 ) -> None:
     found = compared(runs.first(*one, sample=sample), runs.again(*other, sample=sample))
     assert (found["verdict"], found["episodes_that_differ"]) == (verdict, differ)

@@ -59,10 +59,7 @@ def test_what_cannot_be_run_can_be_committed_and_shown_and_stays_so(
     template: Path, tmp_path: Path
 ) -> None:
     committed = forked("theatre", "commit", template, "--json", home=tmp_path).document
-    assert (committed["state"], committed["commitment_hash"]) == (
-        "COMMITTED",
-        recomputed(template),
-    )
+    assert (committed["state"], committed["commitment_hash"]) == ("COMMITTED", recomputed(template))
     store = FileTheatreStore(tmp_path)
     assert store.theatre_ids() == [committed["theatre_id"]]
     folder = store.folder(committed["theatre_id"])

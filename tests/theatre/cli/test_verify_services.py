@@ -158,10 +158,7 @@ ODD = [
     Commit(message=b"Only a name", renames={b"old.txt": b"new.txt"}),
     Commit(message=b"", files={b"a.py": b"def two(): pass\n"}),
     Commit(message=b"Gr\xfc\xdfe \x00"[:-1], files={b"l\xe4nge.txt": b"caf\xe9 \xff\xfe\n"}),
-    Commit(
-        message=b"Many files",
-        files={b"many/f%05d.txt" % n: b"%d\n" % n for n in range(MANY)},
-    ),
+    Commit(message=b"Many files", files={b"many/f%05d.txt" % n: b"%d\n" % n for n in range(MANY)}),
     Commit(message=b"A branch", files={b"b.py": b"def branch(): pass\n"}, parents=[0]),
     Commit(
         message=b"Merge it",

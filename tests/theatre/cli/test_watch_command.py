@@ -71,9 +71,7 @@ def test_a_run_that_has_ended_is_told_with_its_exit_code(
     assert (document["eta_seconds"], document["waits_for"]) == (None, None)
 
 
-def test_while_it_goes_on_each_batch_is_seen_once_with_rate_and_time_to_go(
-    tmp_path: Path,
-) -> None:
+def test_while_it_goes_on_each_batch_is_seen_once_with_rate_and_time_to_go(tmp_path: Path) -> None:
     """Batch by batch: what the run has written when the construct is asked the next time."""
     stage, seen = stage_of(tmp_path), list[dict[str, Any]]()
     follow = watch_theatre(

@@ -178,7 +178,5 @@ def test_the_envelopes_shown_are_what_the_engine_sends_and_accepts() -> None:
     )
     assert sent.as_document() == asked
     assert attempt.response == OracleInvocationResponse(
-        **answered,
-        latency_ms=3,
-        responded_at="2026-11-21T00:00:00.000000Z",
+        **answered, latency_ms=3, responded_at="2026-11-21T00:00:00.000000Z"
     )

@@ -185,9 +185,7 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_what_is_no_call_is_refused_with_a_reason_and_the_next_call_is_answered(
-    echo: Path,
-) -> None:
+def test_what_is_no_call_is_refused_with_a_reason_and_the_next_call_is_answered(echo: Path) -> None:
     with http_service(echo) as service:
         seen = {name: service.ask(body, **how) for name, (how, body, _, _) in REFUSED.items()}
         alive = service.ask(encoded(question()))

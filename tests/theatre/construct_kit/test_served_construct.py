@@ -17,11 +17,7 @@ from theatre.construct_kit import Refusal, construct
 from theatre.construct_kit.envelopes import ConstructVersionError, QuestionError, read_question
 from theatre.construct_kit.served_construct import ServedConstruct, make_servable
 from theatre.engine.models import InvocationStatus
-from theatre.engine.oracle_contract import (
-    InvocationMetadata,
-    OracleInvocationRequest,
-    read_answer,
-)
+from theatre.engine.oracle_contract import InvocationMetadata, OracleInvocationRequest, read_answer
 
 OTHER_VERSION = "beef" * 16
 
@@ -137,10 +133,7 @@ def test_what_ends_a_program_is_not_swallowed(ending: BaseException) -> None:
     async def end(_: object) -> object:
         raise ending
 
-    for stopped in (
-        raising(ending),
-        ServedConstruct(end, construct_id="pilot", version=VERSION),
-    ):
+    for stopped in (raising(ending), ServedConstruct(end, construct_id="pilot", version=VERSION)):
         with pytest.raises(type(ending)):
             asked(stopped)
 

@@ -15,14 +15,7 @@ import pytest
 from tests.theatre.debate.auditor_trial import CORRUPTIONS, audit
 from tests.theatre.debate.debates import ADVICE, a_debate, as_bytes, read
 from tests.theatre.debate.scripted_runs import scripted, valid
-from tests.theatre.debate.spoken_turns import (
-    FORGEABLE,
-    TURN,
-    codes,
-    flaws,
-    of_one_turn,
-    turn,
-)
+from tests.theatre.debate.spoken_turns import FORGEABLE, TURN, codes, flaws, of_one_turn, turn
 from theatre.debate.blind import blind
 from theatre.debate.episodes.runner import FAULTS
 from theatre.debate.evaluators import EVALUATORS, evaluate, pid, raudit, rca, t3

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from tests.theatre.debate.debates import as_bytes
 from tests.theatre.debate.judged_debates import by_tags, judged
 from tests.theatre.debate.scripted_runs import FIXTURES, scripted, valid
-from tests.theatre.debate.spoken_turns import (
-    FORGEABLE,
-    TURN,
-    codes,
-    flaws,
-    results,
-    turn,
-)
+from tests.theatre.debate.spoken_turns import FORGEABLE, TURN, codes, flaws, results, turn
 from theatre.debate.blind import blind
 from theatre.debate.evaluators import t3
 from theatre.debate.evaluators.crit import quality_of

@@ -198,11 +198,7 @@ def test_the_command_line_says_what_is_wrong_and_where(tmp_path: Path) -> None:
     assert answer.code == 5
     assert [
         (one["valid"], [f["code"] for f in one["findings"]]) for one in answer.document["files"]
-    ] == [
-        (True, []),
-        (False, ["E_SPEAKER_UNKNOWN"]),
-        (False, ["E_DUPLICATE_RUN"]),
-    ]
+    ] == [(True, []), (False, ["E_SPEAKER_UNKNOWN"]), (False, ["E_DUPLICATE_RUN"])]
     assert check(tmp_path, "validate", good).stdout == f"{good}: valid\n"
 
 

@@ -254,7 +254,7 @@ def test_a_theatre_is_judged_by_its_panel_and_the_check_asks_all_of_it_again(
     assert "measure-unqualified:crit_gamma" in certificate["caps"]
     agreed = aggregate["computed"]["agreed"]["criteria"]["crit_gamma"]
     assert [(one["model"], one["mean"]) for one in agreed["judges"]] == [
-        *(("ada", 1), ("bo", 1), ("cy", 0)),
+        *(("ada", 1), ("bo", 1), ("cy", 0))
     ]
     votes = [[Fraction(1), Fraction(1), Fraction(0)]] * (EPISODES * TURNS)
     assert (agreed["items"], agreed["split_items"]) == (len(votes), len(votes))

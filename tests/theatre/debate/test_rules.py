@@ -167,10 +167,7 @@ def test_known_and_unknown_members_of_the_loop_are_looked_into(member: str, numb
         if one.code == "E_NOT_FINITE"
     ]
     attempt_0 = "/turns/1/attempts/0"
-    assert found_there == [
-        f"{attempt_0}/audit/pid/{member}",
-        f"{attempt_0}/control_state/{member}",
-    ]
+    assert found_there == [f"{attempt_0}/audit/pid/{member}", f"{attempt_0}/control_state/{member}"]
 
 
 def test_a_pair_of_ids_may_be_there_once() -> None:

@@ -298,7 +298,4 @@ class JournalConformance:
 
 async def content(journal: RunJournal) -> tuple[list[EpisodeResult], list[JsonObject]]:
     """Everything that a journal holds."""
-    return (
-        [one async for one in journal.results()],
-        [entry async for entry in journal.trail()],
-    )
+    return ([one async for one in journal.results()], [entry async for entry in journal.trail()])

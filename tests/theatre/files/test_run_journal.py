@@ -149,15 +149,7 @@ def test_a_file_that_is_one_torn_line_becomes_empty(tmp_path: Path) -> None:
     assert (tmp_path / TRAIL).read_bytes() == b""
 
 
-BAD_LINES = [
-    b"{}x\n",
-    b"\n",
-    b"[]\n",
-    b"{}\n",
-    b'{"seq":1,"seq":1}\n',
-    b'{"n":NaN}\n',
-    b"\xff\n",
-]
+BAD_LINES = [b"{}x\n", b"\n", b"[]\n", b"{}\n", b'{"seq":1,"seq":1}\n', b'{"n":NaN}\n', b"\xff\n"]
 
 
 @pytest.mark.parametrize("bad", BAD_LINES[:-1])
@@ -289,9 +281,7 @@ FULL_DISK = textwrap.dedent(
 )
 
 
-def test_a_full_disk_is_an_error_and_the_journal_goes_on_once_there_is_room(
-    tmp_path: Path,
-) -> None:
+def test_a_full_disk_is_an_error_and_the_journal_goes_on_once_there_is_room(tmp_path: Path) -> None:
     cases = [(name, room) for name in (EPISODES, TRAIL) for room in (0, 1, 100, 400)]
     places = [(str(tmp_path / str(n)), *case) for n, case in enumerate(cases)]
     for folder, *_ in places:

@@ -133,9 +133,7 @@ def adapter_of(write_script: Callable[[str], Path]) -> Callable[..., LocalOracle
 
 
 @pytest.fixture
-def ask(
-    adapter_of: Callable[..., LocalOracleAdapter],
-) -> Callable[..., list[Attempt]]:
+def ask(adapter_of: Callable[..., LocalOracleAdapter]) -> Callable[..., list[Attempt]]:
     """Put requests to a script (or an argv), one after the other, over one adapter."""
 
     def run(

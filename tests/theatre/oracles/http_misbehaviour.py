@@ -130,9 +130,7 @@ HOSTILE: dict[str, tuple[Respond, Outcome]] = {
         ),
     ),
     "identity, then gzip": (
-        answering(
-            response(b"", headers="Content-Encoding: identity\r\nContent-Encoding: br\r\n"),
-        ),
+        answering(response(b"", headers="Content-Encoding: identity\r\nContent-Encoding: br\r\n")),
         (
             "error",
             "content-encoding",

@@ -184,11 +184,7 @@ async def read_request(
 
 @contextlib.contextmanager
 def serving(
-    respond: Respond,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    tls: ssl.SSLContext | None = None,
+    respond: Respond, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
 ) -> Iterator[LoopbackServer]:
     """Run a server; it has stopped, with every conversation, when the block ends."""
     server = LoopbackServer(respond, host=host, port=port, tls=tls)

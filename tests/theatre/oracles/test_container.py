@@ -138,9 +138,7 @@ def test_an_image_answers_what_it_is_asked(asked: Asked, way: str, script: str) 
     ), attempt
 
 
-def test_a_container_reaches_no_network_writes_to_tmp_alone_and_has_no_rights(
-    asked: Asked,
-) -> None:
+def test_a_container_reaches_no_network_writes_to_tmp_alone_and_has_no_rights(asked: Asked) -> None:
     script = """
         while read -r name rest; do case $name in *:) echo $name; esac; done < /proc/net/dev
         (echo x > /everyones/file) 2> /dev/null || echo "image is closed"

@@ -106,10 +106,7 @@ def test_the_only_construct_is_meant_by_the_adapter_endpoint_whatever_is_under_t
     tmp_path: Path,
 ) -> None:
     seen = found(
-        tmp_path,
-        adapter_type="http",
-        endpoint=URL,
-        config={"construct_under_test": "another"},
+        tmp_path, adapter_type="http", endpoint=URL, config={"construct_under_test": "another"}
     )
     assert seen == [("doubler", "http", URL)]
 

@@ -50,8 +50,7 @@ files = ["*.py"]
 
 
 @pytest.mark.parametrize(
-    ("argv", "is_seen"),
-    [('"{python}", "{folder}/main.py"', True), ('"{folder}/main.py"', False)],
+    ("argv", "is_seen"), [('"{python}", "{folder}/main.py"', True), ('"{folder}/main.py"', False)]
 )
 def test_it_is_that_of_a_program_that_the_running_python_runs(
     tmp_path: Path, argv: str, *, is_seen: bool

@@ -61,9 +61,7 @@ ECHOES = {
         ),
     ),
     "an answer with escapes": (
-        lambda value: response(
-            json.dumps({"you": "@"}).replace("@", escaped(value)).encode(),
-        ),
+        lambda value: response(json.dumps({"you": "@"}).replace("@", escaped(value)).encode()),
         (
             "credential-echoed",
             "expected an answer without the value of a request header, got one with it",
@@ -79,9 +77,7 @@ ECHOES = {
 
 @pytest.mark.parametrize(("wrap", "expected"), ECHOES.values(), ids=ECHOES.keys())
 def test_a_request_header_that_comes_back_is_redacted(
-    wrap: Callable[[str], bytes],
-    expected: tuple[str, str, str | None],
-    request_for: RequestFor,
+    wrap: Callable[[str], bytes], expected: tuple[str, str, str | None], request_for: RequestFor
 ) -> None:
     with serving(echo_token_in(wrap)) as server:
         (attempt,) = ask(server, request_for(), headers=with_token())
@@ -120,11 +116,7 @@ def test_a_header_without_its_variable_is_refused_by_name() -> None:
     )
     with pytest.raises(RequestHeadersError, match=r"header X-Key in the .* variable PILOT_KEY"):
         http_adapter_for(
-            construct,
-            policy=LOOPBACK,
-            environment={},
-            clock=lambda: NOW,
-            monotonic=lambda: 0.0,
+            construct, policy=LOOPBACK, environment={}, clock=lambda: NOW, monotonic=lambda: 0.0
         )
 
 

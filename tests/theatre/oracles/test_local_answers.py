@@ -68,10 +68,7 @@ def test_a_refusal_is_passed_on_with_its_reason(ask: Ask, request_for: RequestFo
     request = request_for()
     assert ask(body, request) == [
         accepted(
-            request,
-            status=InvocationStatus.REFUSED,
-            output_data=None,
-            error_detail="not my field",
+            request, status=InvocationStatus.REFUSED, output_data=None, error_detail="not my field"
         )
     ]
 

@@ -21,11 +21,7 @@ from tests.theatre.oracles.loopback import (
 )
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
-from theatre.oracles.errors import (
-    AddressNotAllowedError,
-    OutboundPolicyError,
-    OutboundRefusedError,
-)
+from theatre.oracles.errors import AddressNotAllowedError, OutboundPolicyError, OutboundRefusedError
 from theatre.oracles.http import HTTPOracleAdapter
 from theatre.oracles.http_client import HttpClient
 from theatre.oracles.outbound_policy import Lookup, OutboundPolicy, judged_lookup, system_lookup

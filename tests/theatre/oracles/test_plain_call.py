@@ -18,12 +18,7 @@ from tests.theatre.cli.plain_constructs import KEY, openai_server, tool_server
 from tests.theatre.oracles.loopback import Received, Respond, response, serving
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
-from theatre.oracles.command import (
-    CommandSettings,
-    ContainerAdapter,
-    container_argv,
-    find_runtime,
-)
+from theatre.oracles.command import CommandSettings, ContainerAdapter, container_argv, find_runtime
 from theatre.oracles.construct_registry import RemoteConstruct, construct_from_argv, source_of
 from theatre.oracles.endpoints import Endpoint
 from theatre.oracles.errors import ConstructUnreachableError, OutboundRefusedError
@@ -486,11 +481,7 @@ def test_a_file_that_a_command_names_makes_its_version(tmp_path: Path) -> None:
 def test_a_container_has_no_network_and_nothing_to_write_to() -> None:
     settings = CommandSettings(input="file", argv=("twice", "{input}"))
     argv = container_argv(
-        "/usr/bin/podman",
-        IMAGE,
-        settings,
-        name="echelon-1",
-        mounted=Path("/srv/x/input"),
+        "/usr/bin/podman", IMAGE, settings, name="echelon-1", mounted=Path("/srv/x/input")
     )
     assert argv == [
         *("/usr/bin/podman", "run", "--rm", "--interactive", "--name", "echelon-1"),
@@ -510,11 +501,7 @@ def test_without_podman_and_docker_one_message_says_so() -> None:
 
 def _container() -> ContainerAdapter:
     return ContainerAdapter(
-        IMAGE,
-        CommandSettings(),
-        version="0" * 64,
-        clock=AROUND.clock,
-        monotonic=AROUND.monotonic,
+        IMAGE, CommandSettings(), version="0" * 64, clock=AROUND.clock, monotonic=AROUND.monotonic
     )
 
 

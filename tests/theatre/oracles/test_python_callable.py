@@ -119,11 +119,7 @@ def test_it_reports_what_a_callable_did_and_never_raises(
         ("refused", None, "not my field"),
         ("error", None, "LookupError: no idea"),
         ("error", None, "expected the callable to return a dict, got null"),
-        (
-            "error",
-            "crashed",
-            "expected an answer line, got the end of the process: exit code 9",
-        ),
+        ("error", "crashed", "expected an answer line, got the end of the process: exit code 9"),
     ]
     assert attempts[0].response == OracleInvocationResponse(
         invocation_id=requests[0].invocation_id,
@@ -146,10 +142,7 @@ def test_an_adapter_names_itself_and_computes_the_version(folder: Path) -> None:
     adapter = build(folder)
     assert isinstance(adapter, OracleAdapter)
     assert not isinstance(adapter, RehearsalAdapter)
-    assert (adapter.pin, adapter.computed_version) == (
-        "python@1",
-        version_of(folder, "pilot.py"),
-    )
+    assert (adapter.pin, adapter.computed_version) == ("python@1", version_of(folder, "pilot.py"))
 
 
 def test_another_pin_is_a_version_mismatch(folder: Path, request_for: RequestFor) -> None:

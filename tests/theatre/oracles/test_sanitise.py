@@ -55,11 +55,7 @@ CHANGED: dict[str, tuple[str, str, dict[str, int]]] = {
     "fillers": ("a\u3164b\uffa0c\u115f\u1160d", "abcd", {"zero-width": 4}),
     "joiner in Latin": ("in\u200cvis\u200dible", "invisible", {"joiner": 2}),
     "joiner in digits": ("1\u200d2", "12", {"joiner": 1}),
-    "bits in joiners": (
-        "می\u200c\u200d\u200c\u200dخواهم",
-        "میخواهم",
-        {"joiner": 4},
-    ),
+    "bits in joiners": ("می\u200c\u200d\u200c\u200dخواهم", "میخواهم", {"joiner": 4}),
     "joiner at the end of a word": ("می\u200c", "می", {"joiner": 1}),
     "bytes in selectors": (
         "😀" + "".join(chr(0xE0100 + n) for n in range(20)) + "\ufe00\ufe0d",
@@ -84,11 +80,7 @@ CHANGED: dict[str, tuple[str, str, dict[str, int]]] = {
     ),
     "lone surrogate": ("a\ud800b\udfff", "a\ufffdb\ufffd", {"surrogate": 2}),
     "noncharacters": ("\ufdd0\uffff\U0010ffff", "\ufffd" * 3, {"noncharacter": 3}),
-    "private use": (
-        "\ue000\uf8ff\U000f0000\U0010fffd",
-        "\ufffd" * 4,
-        {"private-use": 4},
-    ),
+    "private use": ("\ue000\uf8ff\U000f0000\U0010fffd", "\ufffd" * 4, {"private-use": 4}),
     "decomposed": ("cafe\u0301 au lait", "café au lait", {"not-nfc": 2}),
     "marks out of order": ("q\u0307\u0323", "q\u0323\u0307", {"not-nfc": 3}),
     "Hangul in parts": ("\u1112\u1161\u11ab", "한", {"not-nfc": 3}),

@@ -215,11 +215,7 @@ def test_a_death_that_takes_its_time_is_waited_for(
     ctypes.CDLL(None).pthread_exit(None)
     """
     attempts = ask(served_adapter(write_script, body), *map(request_for, (1, 2, 3)))
-    assert outcomes(attempts) == [
-        ("success", None),
-        ("error", "disconnected"),
-        ("success", None),
-    ]
+    assert outcomes(attempts) == [("success", None), ("error", "disconnected"), ("success", None)]
     assert attempts[1].stderr == "[the program ended: exit code 3]\n"
 
 
@@ -235,11 +231,7 @@ serve(respond)
 """
     adapter = served_adapter(write_script, note(starts) + body)
     attempts = ask(adapter, *map(request_for, (1, 2, 3)))
-    assert outcomes(attempts) == [
-        ("success", None),
-        ("error", "disconnected"),
-        ("success", None),
-    ]
+    assert outcomes(attempts) == [("success", None), ("error", "disconnected"), ("success", None)]
     assert starts.read_text() == "start\n"
 
 

@@ -106,12 +106,7 @@ def test_what_does_not_stand_does_not_look_good(
 @pytest.mark.parametrize(
     ("said_of_it", "kind", "words", "why"),
     [
-        (
-            IssuersWord("5e" * 32, 17),
-            "good",
-            "BACKTESTED",
-            "…, and entry 17 of its log",
-        ),
+        (IssuersWord("5e" * 32, 17), "good", "BACKTESTED", "…, and entry 17 of its log"),
         (IssuersWord("5e" * 32, None), "warn", "BACKTESTED", "and not in its log yet"),
         (IssuersWord(None, 17, "the key is revoked"), "bad", "NOT SIGNED", "the key is revoked"),
     ],

@@ -420,10 +420,7 @@ def test_the_tier_proven_is_never_green(tmp_path: Path) -> None:
     alone, with_others = ask(
         [
             of_bundle(bundle, dict(edited(files, "tier.json", assessment=proven))),
-            of_bundle(
-                bundle,
-                dict(edited(files, "tier.json", assessment=proven, history=history)),
-            ),
+            of_bundle(bundle, dict(edited(files, "tier.json", assessment=proven, history=history))),
         ]
     )
     assert "tier" in failed(alone)
@@ -485,11 +482,7 @@ def test_each_changed_proof_is_red(issued: IssuedBundle) -> None:
 
     raw = {
         file: (issued.bundle / name(file)).read_bytes()
-        for file in (
-            "certificate.sigstore.json",
-            "certificate.tlog-proof",
-            "commitment.tlog-proof",
-        )
+        for file in ("certificate.sigstore.json", "certificate.tlog-proof", "commitment.tlog-proof")
     }
     signed, logged, committed = raw
     envelope = json.loads(raw[signed])

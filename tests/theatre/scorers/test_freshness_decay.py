@@ -67,11 +67,7 @@ def test_the_score_halves_with_every_half_life_of_age(
 
 @pytest.mark.parametrize(
     ("cited", "value"),
-    [
-        ("2026-06-16T10:00:00Z", 1.0),
-        ("2026-06-09T10:00:00Z", 0.5),
-        ("2026-06-17T10:00:00Z", 0.0),
-    ],
+    [("2026-06-16T10:00:00Z", 1.0), ("2026-06-09T10:00:00Z", 0.5), ("2026-06-17T10:00:00Z", 0.0)],
 )
 def test_the_reference_may_be_the_expected_time(cited: str, value: float) -> None:
     assert expected_score(cited, AS_OF) == value

@@ -23,12 +23,7 @@ from theatre.engine.bundle_check.arithmetic import SCORER_KINDS
 from theatre.engine.bundle_check.bundle_reader import WITHOUT_TRUTH
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
-from theatre.scorers import (
-    ScorerRegistrationError,
-    exact_match,
-    load_scorers,
-    registered_scorers,
-)
+from theatre.scorers import ScorerRegistrationError, exact_match, load_scorers, registered_scorers
 from theatre.scorers.brier import SCORER as BRIER
 from theatre.scorers.contains_terms import SCORER as CONTAINS_TERMS
 from theatre.scorers.exact_match import SCORER as EXACT_MATCH
@@ -159,10 +154,7 @@ def test_the_documentation_has_a_row_for_each_scorer_with_all_its_parameters(
 @given(data=st.data(), answers=st.tuples(HOSTILE_JSON, HOSTILE_JSON), expected=HOSTILE_JSON)
 @pytest.mark.parametrize("scorer", SHIPPED.values(), ids=lambda scorer: str(scorer.name))
 def test_no_answer_and_no_expectation_makes_a_scorer_raise_and_no_answer_leaves_it_unscored(
-    scorer: Scorer,
-    data: st.DataObject,
-    answers: tuple[JsonValue, JsonValue],
-    expected: JsonValue,
+    scorer: Scorer, data: st.DataObject, answers: tuple[JsonValue, JsonValue], expected: JsonValue
 ) -> None:
     params = data.draw(st.sampled_from([OWN_PARAMS.get(scorer.name, PATHS), *FURTHER_PARAMS]))
     if not Draft202012Validator(scorer.params_schema).is_valid(params):

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from theatre.engine.canonical_json import JsonValue
 from theatre.engine.models import ScoringCase
-from theatre.scorers.sequence_similarity import (
-    MAX_ANSWER,
-    MAX_EXPECTED,
-    SCORER,
-    edit_distance,
-)
+from theatre.scorers.sequence_similarity import MAX_ANSWER, MAX_EXPECTED, SCORER, edit_distance
 
 SCALARS = (
     st.none()

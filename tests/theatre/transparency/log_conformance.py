@@ -94,11 +94,7 @@ class LogConformance(ABC):
         async def scene() -> None:
             first = await self.append(0, 5)
             again = await self.append(3, 7)
-            assert (first.indices, again.indices, again.size) == (
-                (0, 1, 2, 3, 4),
-                (3, 4, 5, 6),
-                7,
-            )
+            assert (first.indices, again.indices, again.size) == ((0, 1, 2, 3, 4), (3, 4, 5, 6), 7)
             assert (await self.append(0, 7)).checkpoint == again.checkpoint
 
         asyncio.run(scene())
@@ -161,10 +157,7 @@ class LogConformance(ABC):
                 await writer.open()
                 await writer.append(entries(0, 3))
                 line = cosign_text(
-                    str(checkpoint(writer.checkpoint)),
-                    WITNESS.key,
-                    WITNESS.sign,
-                    at=1_800_000_000,
+                    str(checkpoint(writer.checkpoint)), WITNESS.key, WITNESS.sign, at=1_800_000_000
                 )
                 policy = Policy.parse(witnessed.encode())
                 proof = await prove_inclusion(store, 1, writer.checkpoint)

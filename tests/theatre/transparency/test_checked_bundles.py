@@ -122,11 +122,7 @@ def checked(
 
 
 def checked_alone(
-    bundle: Path,
-    trust: Path | None = None,
-    *,
-    policy: Path | None = None,
-    kept: Path | None = None,
+    bundle: Path, trust: Path | None = None, *, policy: Path | None = None, kept: Path | None = None
 ) -> Answer:
     """Ask what `verify_bundle.py` asks."""
     reader = None
@@ -145,11 +141,7 @@ def checked_alone(
 
 
 def both(
-    bundle: Path,
-    trust: Path | None = None,
-    *,
-    policy: Path | None = None,
-    kept: Path | None = None,
+    bundle: Path, trust: Path | None = None, *, policy: Path | None = None, kept: Path | None = None
 ) -> Answer:
     """Ask the program and the plain file, which must agree, and return the program's answer."""
     one = checked(bundle, trust, policy=policy, kept=kept)
@@ -355,9 +347,7 @@ def test_salted_entries_are_opened_by_the_coin(tmp_path: Path) -> None:
     assert both(hidden.bundle, hidden.trust_file(tmp_path)).lines == SETTLED
 
 
-def test_a_statement_that_names_no_checkpoint_could_have_been_signed_before(
-    tmp_path: Path,
-) -> None:
+def test_a_statement_that_names_no_checkpoint_could_have_been_signed_before(tmp_path: Path) -> None:
     unnamed = issue_bundle(tmp_path, named=False)
     assert both(unnamed.bundle, unnamed.trust_file(tmp_path)).lines == SETTLED | {"order": False}
 
@@ -439,10 +429,7 @@ HOSTILE: dict[Callable[[Path, Path], None], dict[str, bool | None]] = {
 
 @pytest.mark.parametrize("change", HOSTILE, ids=lambda change: change.__name__)
 def test_hostile_proofs_are_refused_and_hang_nothing(
-    issued: IssuedBundle,
-    other: IssuedBundle,
-    tmp_path: Path,
-    change: Callable[[Path, Path], None],
+    issued: IssuedBundle, other: IssuedBundle, tmp_path: Path, change: Callable[[Path, Path], None]
 ) -> None:
     trust = issued.trust_file(tmp_path)
     change(issued.bundle, other.bundle)
@@ -475,9 +462,7 @@ def test_a_key_counts_for_its_time_only(issued: IssuedBundle, tmp_path: Path) ->
 
 
 def test_without_a_program_for_signatures_the_file_says_so(
-    issued: IssuedBundle,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    issued: IssuedBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trust = issued.trust_file(tmp_path)
 
@@ -509,8 +494,7 @@ def commitment(issued: IssuedBundle, number: int, **changes: Any) -> bytes:  # n
 
 def void(theatre_id: str, index: int) -> bytes:
     return encode_entry(
-        EntryType.VOID,
-        {"theatre_id": theatre_id, "commitment_index": index, "reason": "cancelled"},
+        EntryType.VOID, {"theatre_id": theatre_id, "commitment_index": index, "reason": "cancelled"}
     )
 
 
@@ -656,9 +640,7 @@ def test_an_older_log_than_the_proof_is_another(issued: IssuedBundle, tmp_path: 
     assert (answer.word, answer.lines["closure"]) == ("not valid", False)
 
 
-def test_no_trust_file_is_read_that_names_a_key_twice_or_another_log(
-    issued: IssuedBundle,
-) -> None:
+def test_no_trust_file_is_read_that_names_a_key_twice_or_another_log(issued: IssuedBundle) -> None:
     document: Any = issued.trust.as_document()
     for change in (
         {"keys": document["keys"] * 2},

@@ -23,18 +23,8 @@ from theatre.transparency.errors import (
     QuorumError,
     SignatureError,
 )
-from theatre.transparency.log import (
-    Appended,
-    Follower,
-    LogWriter,
-    ask_witness,
-    prove_inclusion,
-)
-from theatre.transparency.notes import (
-    Checkpoint,
-    KeyKind,
-    cosign_text,
-)
+from theatre.transparency.log import Appended, Follower, LogWriter, ask_witness, prove_inclusion
+from theatre.transparency.notes import Checkpoint, KeyKind, cosign_text
 from theatre.transparency.policy import Policy
 from theatre.transparency.proofs import LogProof, WitnessRequest
 

@@ -20,12 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 )
 
 from tests.theatre.runs import LATE
-from tests.theatre.transparency.issued_bundle import (
-    WITNESS,
-    IssuedBundle,
-    asking_for,
-    issue_bundle,
-)
+from tests.theatre.transparency.issued_bundle import WITNESS, IssuedBundle, asking_for, issue_bundle
 from theatre.api.bundle_proofs import add_proof_checks, read_reader
 from theatre.api.checks import check_folder
 from theatre.engine.bundle_check import CheckReport

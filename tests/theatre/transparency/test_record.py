@@ -42,11 +42,7 @@ def certified(theatre: str, index: int) -> bytes:
 
 def void(theatre: str, index: int, reason: VoidReason = VoidReason.CANCELLED) -> bytes:
     """Return the entry of a run without a certificate."""
-    members: JsonObject = {
-        "theatre_id": theatre,
-        "commitment_index": index,
-        "reason": reason.value,
-    }
+    members: JsonObject = {"theatre_id": theatre, "commitment_index": index, "reason": reason.value}
     return encode_entry(EntryType.VOID, members)
 
 

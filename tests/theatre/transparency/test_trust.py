@@ -9,11 +9,7 @@ import pytest
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.files.trust_home import TrustHome, trust_folder
 from theatre.transparency.errors import MalformedError, SignatureError, SigningKeyError
-from theatre.transparency.statements import (
-    SignedStatement,
-    certificate_statement,
-    sign_statement,
-)
+from theatre.transparency.statements import SignedStatement, certificate_statement, sign_statement
 from theatre.transparency.trust import Trust
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -11,13 +11,7 @@ from theatre.files.log_folder import LogFolder
 from theatre.transparency.errors import MalformedError
 from theatre.transparency.log import LogWriter, ask_witness
 from theatre.transparency.merkle import EMPTY_ROOT
-from theatre.transparency.notes import (
-    Checkpoint,
-    KeyKind,
-    Note,
-    SignedCheckpoint,
-    sign_text,
-)
+from theatre.transparency.notes import Checkpoint, KeyKind, Note, SignedCheckpoint, sign_text
 from theatre.transparency.proofs import WitnessRequest
 from theatre.transparency.witness import Cosigned, Witness, WitnessRefusedError
 

@@ -171,10 +171,7 @@ def reading(data: dict[str, Any]) -> dict[str, Any]:
     if "summary" in data:
         return {
             "verdicts": [
-                {
-                    "change": item["change"],
-                    "surfaced": _all_words_in(item["text"], data["summary"]),
-                }
+                {"change": item["change"], "surfaced": _all_words_in(item["text"], data["summary"])}
                 for item in data["changes"]
             ]
         }

@@ -265,10 +265,7 @@ def test_the_command_reads_github_and_writes_the_token_nowhere(tmp_path: Path) -
             "--dry-run",
             "--json",
             home=tmp_path / "home",
-            more={
-                "GITHUB_TOKEN": TOKEN,
-                "GITHUB_API_URL": f"http://127.0.0.1:{server.port}",
-            },
+            more={"GITHUB_TOKEN": TOKEN, "GITHUB_API_URL": f"http://127.0.0.1:{server.port}"},
         )
     assert (answer.code, answer.document["records"]) == (0, 8)
     assert service.tokens == {f"Bearer {TOKEN}"}

@@ -108,11 +108,7 @@ def test_a_claim_holds_where_one_part_bears_it_out_and_none_contradicts_it() -> 
     diff = "".join(f"diff --git a/{n} b/{n}\n@@ -0,0 +1 @@\n+{'x' * 900}\n" for n in "abc")
     assert isinstance(given.input_data["record"], dict)
     given.input_data["record"] = RECORD | {"diff_content": diff}
-    by_part = {
-        1: {"One.": "supported", "Two.": "supported"},
-        2: {"Two.": "contradicted"},
-        3: {},
-    }
+    by_part = {1: {"One.": "supported", "Two.": "supported"}, 2: {"Two.": "contradicted"}, 3: {}}
     score, exchanges = judged(given, lambda data: by_text(data, by_part[data["part"]]))
     assert score == pytest.approx(1 / 3)
     assert len(exchanges) == 3
@@ -382,11 +378,7 @@ JSON_VALUES = st.recursive(
 
 
 @settings(deadline=None)
-@given(
-    st.sampled_from(["precision", "recall", "reply_accuracy"]),
-    JSON_VALUES,
-    JSON_VALUES,
-)
+@given(st.sampled_from(["precision", "recall", "reply_accuracy"]), JSON_VALUES, JSON_VALUES)
 def test_no_answer_of_construct_or_judge_makes_it_raise(
     measure: str, answer: JsonValue, said: JsonValue
 ) -> None:

@@ -45,10 +45,7 @@ RIGHT: JsonObject = {"verdict": "right"}
 
 
 def asked(
-    service: MessagesService,
-    *,
-    read_seconds: float = PATIENT,
-    time: FakeTime | None = None,
+    service: MessagesService, *, read_seconds: float = PATIENT, time: FakeTime | None = None
 ) -> JsonObject:
     """Ask a service once; time passes only while the judge waits."""
 
@@ -158,8 +155,7 @@ def test_a_limit_of_an_hour_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "reason"),
-    [("413 Request Too Large", "refused-request"), ("huge", "answer-too-large")],
+    ("bad", "reason"), [("413 Request Too Large", "refused-request"), ("huge", "answer-too-large")]
 )
 def test_what_would_be_the_same_again_is_not_tried_again(bad: str, reason: str) -> None:
     service = MessagesService(reading, always=bad)

@@ -32,8 +32,7 @@ JUDGED = oracle_template(
     TERMS,
     sha256_hex(b""),
     scoring=judged_scoring(
-        committed_judge("some-model", temperature=None, repeats=3),
-        controls=committed_controls(100),
+        committed_judge("some-model", temperature=None, repeats=3), controls=committed_controls(100)
     ),
 )
 
@@ -115,8 +114,7 @@ def test_a_template_that_only_bears_the_name_is_refused(kept: Path, edit: Edit, 
 
 
 @pytest.mark.parametrize(
-    "edit",
-    [weighing_what_weighs_nothing, without_second_opinion, a_wide_bound, a_judge_shown_less],
+    "edit", [weighing_what_weighs_nothing, without_second_opinion, a_wide_bound, a_judge_shown_less]
 )
 def test_so_is_one_whose_judge_goes_its_own_way(edit: Edit) -> None:
     template: dict[str, Any] = deepcopy(JUDGED)

@@ -41,8 +41,7 @@ def test_these_are_the_questions_that_a_change_can_get() -> None:
             names=("docs/old.md",),
         ),
         FollowUp(
-            question="Which files does this change rename? Give their new paths.",
-            names=("b.txt",),
+            question="Which files does this change rename? Give their new paths.", names=("b.txt",)
         ),
         FollowUp(
             question="Which functions or types does this change define anew in src/store.py?",

@@ -69,12 +69,7 @@ def qualified(tmp_path_factory: pytest.TempPathFactory) -> tuple[JsonObject, byt
     return made, signed(made, tmp_path_factory.mktemp("trust"))
 
 
-def stage_of(
-    folder: Path,
-    count: int,
-    file: tuple[JsonObject, bytes],
-    repeats: int = 1,
-) -> Stage:
+def stage_of(folder: Path, count: int, file: tuple[JsonObject, bytes], repeats: int = 1) -> Stage:
     """Return a theatre whose claims a judge scores, with what he is said to be."""
     records: list[JsonObject] = []
     for number in range(count):
@@ -395,9 +390,7 @@ def test_engine_and_check_decide_alike(
         assert alone[CRITERION]["errors_from"] == "controls"
 
 
-PROGRAMME: list[Any] = [
-    {"step_id": "c", "input_spec": {"params": {"criteria_scorers": SCORERS}}},
-]
+PROGRAMME: list[Any] = [{"step_id": "c", "input_spec": {"params": {"criteria_scorers": SCORERS}}}]
 COUNTED: dict[str, Any] = {
     "step_id": "c",
     "result": {

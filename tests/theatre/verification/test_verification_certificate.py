@@ -121,9 +121,7 @@ def test_the_brier_score_is_the_mean_of_passes_and_a_claim_counts_once() -> None
     assert calibration.as_document()["supported"] == 75
 
 
-def test_brier_sample_size_and_accuracy_can_be_lifted_into_a_training_record(
-    run: Verified,
-) -> None:
+def test_brier_sample_size_and_accuracy_can_be_lifted_into_a_training_record(run: Verified) -> None:
     path = resource_root() / "docs" / "schemas" / "echelon_rlmf_schema.json"
     schema = json.loads(path.read_bytes())
     part = {**schema["properties"]["calibration"], "$defs": schema["$defs"]}

@@ -151,11 +151,7 @@ def test_each_hop_is_held_to_what_is_expected_of_it() -> None:
     answers = [items("D1 red"), items("D1 blue", "D2 loud"), items("D1 red", "D2 loud")]
     result = computed(episode(ought, *answers))
     assert result["decisions"] == 2
-    assert result["hops"] == [
-        hop("read", 2),
-        hop("write", 2),
-        hop("print", 1, lost=1, invented=1),
-    ]
+    assert result["hops"] == [hop("read", 2), hop("write", 2), hop("print", 1, lost=1, invented=1)]
 
 
 def test_behind_a_hop_without_an_answer_nothing_is_lost_and_nothing_arrives() -> None:

@@ -14,11 +14,7 @@ from theatre.debate.episodes.control_effect import COMPUTATION as DEBATE_CONTROL
 from theatre.debate.episodes.decisions import COMPUTATION as DEBATE_DECISIONS
 from theatre.debate.judge.scorer import AGREEMENT as DEBATE_JUDGE_AGREEMENT
 from theatre.engine.errors import TheatreError
-from theatre.scorers import (
-    ComputationRegistrationError,
-    load_computations,
-    registered_computations,
-)
+from theatre.scorers import ComputationRegistrationError, load_computations, registered_computations
 from theatre.scorers.computations.chain_propagation import COMPUTATION as CHAIN_PROPAGATION
 from theatre.scorers.computations.paired_answers import COMPUTATION as PAIRED_ANSWERS
 from theatre.scorers.computations.paired_separation import COMPUTATION as PAIRED_SEPARATION

@@ -103,10 +103,7 @@ def test_an_answer_is_unchanged_if_every_member_that_counts_is_the_same() -> Non
 def test_a_member_that_is_gone_is_a_change_and_one_that_never_was_is_none() -> None:
     small: JsonObject = {"colour": "red"}
     found = computed(
-        clean("a"),
-        clean("b", small),
-        twin("a", "poisoned", small),
-        twin("b", "poisoned", small),
+        clean("a"), clean("b", small), twin("a", "poisoned", small), twin("b", "poisoned", small)
     )["poisoned"]
     assert found["unchanged"] == 1
 

@@ -17,14 +17,7 @@ from theatre.scorers.hash_chain import record_hash
 OBSERVER = (
     Path(__file__).parents[4] / "fixtures" / "ground_truth" / "product_observer_provenance_v1.jsonl"
 )
-NO_FAULTS = {
-    "unreadable": 0,
-    "incomplete": 0,
-    "hash": 0,
-    "prev_hash": 0,
-    "id": 0,
-    "timestamp": 0,
-}
+NO_FAULTS = {"unreadable": 0, "incomplete": 0, "hash": 0, "prev_hash": 0, "id": 0, "timestamp": 0}
 
 Log = list[JsonObject]
 
