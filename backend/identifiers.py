@@ -1,7 +1,5 @@
 """Ids of rows: UUIDs of version 7 (RFC 9562 §5.7), which sort by the time they were made."""
 
-from __future__ import annotations
-
 import secrets
 from datetime import datetime
 from uuid import UUID

@@ -1,7 +1,5 @@
 """The long-lived parts of a process of the service: it serves HTTP, runs theatres, or both."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -3,8 +3,6 @@
 Source: docs/contract/service.md §4. The table in docs/operations.md is held to this class.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from ipaddress import IPv4Network, IPv6Network

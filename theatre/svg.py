@@ -4,8 +4,6 @@ The same numbers give the same bytes on every machine. Text stays text, so that 
 and read aloud; it has room for a font that is wider than usual.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import textwrap

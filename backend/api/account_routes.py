@@ -1,7 +1,5 @@
 """Registration, log-in and passwords."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import Depends, Request

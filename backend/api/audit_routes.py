@@ -1,7 +1,5 @@
 """Audits of certificates: anyone with an account may ask, and the owner of the run answers."""
 
-from __future__ import annotations
-
 from typing import Annotated
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """What the operator lets a user's runs spend on judges."""
 
-from __future__ import annotations
-
 from fastapi import Request
 
 from backend.api.http.access_policy import CurrentUser, for_owner, resource_router

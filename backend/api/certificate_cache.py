@@ -6,8 +6,6 @@ one second at most, and never beyond the moment at which its certificate lapses:
 disputed is seen in the second after it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from datetime import datetime, timedelta

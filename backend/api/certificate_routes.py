@@ -1,7 +1,5 @@
 """Certificates and routing: public, and never worth more than they are now."""
 
-from __future__ import annotations
-
 from typing import Annotated
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Construct ids, claimed by users."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import Depends, Request

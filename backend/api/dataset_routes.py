@@ -1,7 +1,5 @@
 """Ground truth, uploaded by users who are not on the server."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import Path, Request

@@ -1,7 +1,5 @@
 """Debates: submit, extend, read as of any event, evaluate."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 from uuid import UUID
 

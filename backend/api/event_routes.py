@@ -1,7 +1,5 @@
 """Server-sent events of one theatre (HTML, "Server-sent events")."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,7 +1,5 @@
 """Evidence: for the owner, and public once the theatre is resolved, as far as it discloses."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import cache
 from pathlib import PurePath

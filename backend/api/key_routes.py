@@ -1,7 +1,5 @@
 """Keys for tools, by their owner."""
 
-from __future__ import annotations
-
 from typing import Annotated
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """What operators and their programs ask: alive, ready, which release, how it goes."""
 
-from __future__ import annotations
-
 import asyncio
 from importlib.metadata import version
 from typing import Annotated

@@ -3,8 +3,6 @@
 No page here reads a credential or sets a cookie. docs/design/pages.md.
 """
 
-from __future__ import annotations
-
 import hashlib
 from datetime import timedelta
 from functools import cache

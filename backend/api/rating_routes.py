@@ -1,7 +1,5 @@
 """Human scores: any user may be asked, who may answer is committed."""
 
-from __future__ import annotations
-
 from typing import Annotated
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Templates: committed ones, those that ship, and which of them the operator accepts."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import cache
 from typing import Annotated

@@ -4,8 +4,6 @@ Who sees what is what the interface for programs gives the same reader: `GET /th
 owner, `…/hitl` for who is signed in while it waits, the receipt and the certificate for everyone.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any

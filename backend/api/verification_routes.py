@@ -1,7 +1,5 @@
 """Verifications of summaries of changes: asked for, watched, and their certificates."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated

@@ -3,8 +3,6 @@
 Keys are 256 random bits, shown once. The database keeps their SHA-256.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import re

@@ -6,8 +6,6 @@ Every key in the file verifies; the last one that has its private part `d` signs
 a key; when the longest token has expired, remove the old one.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """Access tokens: JSON Web Tokens (RFC 7519, RFC 9068) with one algorithm and no option."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`echelon serve`: serves the HTTP interface until it is stopped."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

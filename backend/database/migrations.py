@@ -3,8 +3,6 @@
 Alembic works synchronously, over psycopg (docs/adr/0076).
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager

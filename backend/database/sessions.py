@@ -3,8 +3,6 @@
 From one address, an asynchronous engine for the service and a plain one for migrations.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import psycopg

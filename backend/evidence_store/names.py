@@ -1,7 +1,5 @@
 """Kinds of objects, and their keys."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

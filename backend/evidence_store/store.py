@@ -1,7 +1,5 @@
 """The evidence store: objects are stored by hash, and verified when read."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator

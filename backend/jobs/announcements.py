@@ -5,8 +5,6 @@ has queued entries of the transparency log. One connection of a
 process listens; where it is lost, every waiting part looks once, and the process listens again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -4,8 +4,6 @@ A theatre's row names the one job that its run waits for, or is held by, and so 
 verification, of the reading of its ground truth: a job that none of them names has nothing to do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any

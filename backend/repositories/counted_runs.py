@@ -7,8 +7,6 @@ run without objections counts.
 The statements are built once: building them for each request took longer than answering it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ Functions that take a user have the owner in the WHERE clause; those that take o
 callers that have found the run by one of the former.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

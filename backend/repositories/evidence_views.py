@@ -1,7 +1,5 @@
 """Evidence of a run: for its owner, and public once the theatre is resolved."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime

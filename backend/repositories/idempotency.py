@@ -1,7 +1,5 @@
 """Idempotency keys: requests and their answers, written in the transaction of the effect."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, cast

@@ -4,8 +4,6 @@ What is reserved and spent follows from the calls by triggers: a call that no ba
 row, whatever asks for it (docs/adr/0195).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import NamedTuple

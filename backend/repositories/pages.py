@@ -1,7 +1,5 @@
 """Pages of lists: those that are shown the newest first, and those of numbered rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime

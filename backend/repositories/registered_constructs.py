@@ -4,8 +4,6 @@ Whose an id is follows from the decisions alone, which only the operator's comma
 claim without a decision lapses: its row stays, but any other user may claim the id.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 

@@ -4,8 +4,6 @@ A writer locks the theatre's row: one batch or one transition at a time, in one 
 The state is a column, compared and set in the transaction of its audit entry.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Templates: committed ones are public, but for those that disclose hashes alone."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, NamedTuple
 

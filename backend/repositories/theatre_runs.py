@@ -1,7 +1,5 @@
 """Theatres that are changed: locked for one transaction, or claimed for a run."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Templates and theatres: the rows of a draft and of its commitment."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Users, their keys and invites: names and addresses are unique without regard to case."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple

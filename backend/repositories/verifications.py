@@ -1,7 +1,5 @@
 """Verifications: asked for, claimed by a job, handed over to the theatre that they become."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple

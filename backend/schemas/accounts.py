@@ -1,7 +1,5 @@
 """Users, their tokens and keys, and the construct ids that they claim."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Literal
 

@@ -3,8 +3,6 @@
 And those that belong to no resource: problems, health, signing keys.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field

@@ -1,7 +1,5 @@
 """What a user's runs may spend on judges, and what is left of it."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Literal
 

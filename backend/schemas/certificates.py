@@ -1,7 +1,5 @@
 """Certificates with their current status, and the answer to routers."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Literal
 

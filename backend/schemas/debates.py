@@ -1,7 +1,5 @@
 """Debates: what is sent to extend and evaluate one, and how one looks."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 

@@ -1,7 +1,5 @@
 """The evidence of a run, and the scores that people add to it."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

@@ -3,8 +3,6 @@
 And what they are made of: templates, uploaded ground truth.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Any, Literal
 

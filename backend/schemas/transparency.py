@@ -1,7 +1,5 @@
 """What a log says of constructs and certificates, and audits of certificates."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Verifications of summaries: what is asked for, how far it is, what came out."""
 
-from __future__ import annotations
-
 from datetime import date, datetime
 from typing import Annotated, Literal, Self
 

@@ -1,7 +1,5 @@
 """Accounts: registration, log-in, passwords, invites, and the user of a token or key."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple

@@ -3,8 +3,6 @@
 Source: docs/disclosure.md; docs/contract/trust.md §4, "Audits".
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta

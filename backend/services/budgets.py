@@ -1,7 +1,5 @@
 """Budgets for judges, as users and the operator read them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from backend.repositories.judge_ledger import Balance, UserBudget

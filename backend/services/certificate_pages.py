@@ -4,8 +4,6 @@ What never changes (scores, episodes, template) is read from the bundle once and
 caller. What it is worth is read from the rows for each page.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import tempfile

@@ -5,8 +5,6 @@ state of the key, lapse and objections. Every list, view, page and badge reads i
 which has no list, asks `effective_tier` of the same signature.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime

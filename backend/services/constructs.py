@@ -1,7 +1,5 @@
 """Construct ids: claimed by users, confirmed, rejected and released by the operator."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -1,7 +1,5 @@
 """Uploads of ground truth: streamed to the store under their hash, and owned by who sent them."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterator

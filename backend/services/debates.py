@@ -4,8 +4,6 @@ Stored content never changes: a run is its event log, and the log only grows (do
 "History"; docs/design/service.md, "Debates in the service").
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime

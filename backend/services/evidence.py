@@ -4,8 +4,6 @@ With `disclosure: hashes` all but the owner get neither the template nor an epis
 with `withheld` they get the published bundle, which has leaves for the episodes that it withholds.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ At a commitment every dataset is copied to the evidence store, under its hash. A
 there, on whatever machine: whatever becomes of a root, the committed bytes stay.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass

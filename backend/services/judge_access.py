@@ -1,7 +1,5 @@
 """The judges that the operator has keys for, what a call of each can cost, and what it did cost."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass

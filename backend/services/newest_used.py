@@ -1,7 +1,5 @@
 """A bounded cache in memory."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Generic, TypeVar
 

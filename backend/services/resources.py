@@ -1,7 +1,5 @@
 """What theatres of the service are created and run with; built once, from the settings."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sealed bundles as archives in the evidence store, packed and unpacked. Everything here blocks."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

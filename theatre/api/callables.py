@@ -1,7 +1,5 @@
 """A callable as the construct of a template: where it is found again, and what is committed."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the page of a certificate shows, read from its bundle: for `echelon report`."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

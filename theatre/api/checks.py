@@ -1,7 +1,5 @@
 """The independent check with what is installed."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """From a template to a committed theatre in the store."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """Draft files (`echelon.yaml`): found, read, pinned, and the template written next to them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

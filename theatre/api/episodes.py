@@ -1,7 +1,5 @@
 """The episodes of a run that is recorded, for readers in Python."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from theatre.api.results import Episode

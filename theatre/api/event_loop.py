@@ -1,7 +1,5 @@
 """Asynchronous work from a function that is not."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Adapters that speak HTTP. Imported by the runs that need one: the client takes its time."""
 
-from __future__ import annotations
-
 import time
 
 from theatre.api.event_loop import complete

@@ -1,7 +1,5 @@
 """Files that the user names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from theatre.engine.errors import NotFoundError

@@ -1,7 +1,5 @@
 """Template files: read strictly, checked against every rule."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs one committed theatre: builds the parts, handles signals, closes everything."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -1,7 +1,5 @@
 """Everything that is wrong with a template, and what its data are worth, at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

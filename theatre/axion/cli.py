@@ -1,7 +1,5 @@
 """The command line `toy-pseudo-axion`. Exit codes: 0 ok, 1 failure, 2 usage or a broken log, 70."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

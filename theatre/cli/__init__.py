@@ -4,8 +4,6 @@ Results go to stdout, progress and notes to stderr. Command groups are imported 
 are called, so `echelon --help` stays quick.
 """
 
-from __future__ import annotations
-
 import gc
 import io
 import logging

@@ -1,7 +1,5 @@
 """`echelon attest`: what the check of a bundle found, as an in-toto Simple Verification Result."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`echelon disclose` and `echelon audit`: open episodes, ask for a sample, check what is open."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import Sequence

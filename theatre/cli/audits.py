@@ -1,7 +1,5 @@
 """What is opened of a bundle, and what a reader makes of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

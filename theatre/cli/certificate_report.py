@@ -3,8 +3,6 @@
 It must not import what only POSIX systems have: `echelon inspect` works without.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

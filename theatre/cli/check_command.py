@@ -1,7 +1,5 @@
 """`echelon check`: the independent check, one line a check."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The report of an independent check as lines, and the commands that go on only after one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from theatre.api.bundle_proofs import REQUIREMENTS, Reader

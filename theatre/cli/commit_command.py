@@ -1,7 +1,5 @@
 """`echelon theatre commit`: from a template file to a committed theatre in the store."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`echelon compare`: sealed runs of several constructs on one dataset."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`echelon completion`: what a shell needs to complete commands and options."""
 
-from __future__ import annotations
-
 import click
 from click.shell_completion import get_completion_class
 

@@ -1,7 +1,5 @@
 """Prints what the computations of a run found: lost decisions, twins, pairs, second opinions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`echelon construct …`: serve a callable, list what is registered, print versions."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any, cast

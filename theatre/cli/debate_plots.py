@@ -1,7 +1,5 @@
 """Pictures of one debate: quality over the attempts, the controller's trace, the quadrants."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """`echelon debate sweep`: run a plan into a folder, go on where it stopped, print one table."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -1,7 +1,5 @@
 """`echelon theatre episode`: all that is known of one episode, and why it scored as it did."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 

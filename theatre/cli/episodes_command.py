@@ -1,7 +1,5 @@
 """`echelon theatre episodes`: one line for each recorded episode, those that are looked for."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence

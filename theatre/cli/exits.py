@@ -1,7 +1,5 @@
 """How a command ends: a table from error to exit code, and one document on stdout with `--json`."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """`echelon theatre export`: the training records of a run; the first export archives it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """`echelon gate`: which review each domain of an `expertise.yaml` really gets."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

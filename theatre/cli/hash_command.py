@@ -1,7 +1,5 @@
 """`echelon theatre hash`: the commitment hash of a template, without anything that runs one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -4,8 +4,6 @@ A scorer sees the episodes and the answers, and nothing that could influence the
 no score of a machine or of another person.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`echelon init`: a folder in which `echelon run` works at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 A verification certificate or that of a theatre; it is read, not checked.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

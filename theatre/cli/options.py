@@ -1,7 +1,5 @@
 """Arguments and options that several commands take."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

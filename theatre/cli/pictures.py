@@ -3,8 +3,6 @@
 A picture is no evidence: it is in no bundle. Its last lines say what it was drawn from.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

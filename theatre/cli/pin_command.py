@@ -1,7 +1,5 @@
 """`echelon pin`: from a draft to the full template, with every hash and version filled in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

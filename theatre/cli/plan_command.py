@@ -1,7 +1,5 @@
 """`echelon plan`: how many episodes and repeats an interval of a width needs, at what cost."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How far a run is, on stderr: a live line on a terminal, a line every ten seconds elsewhere."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import sys

@@ -1,7 +1,5 @@
 """The report of a run: as data, and as lines for a person."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """`echelon theatre run`: a theatre to its certificate, or on from where it stopped."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import cast

@@ -1,7 +1,5 @@
 """`echelon score`: recorded answers scored again; a certificate only where they were committed."""
 
-from __future__ import annotations
-
 import asyncio
 import shlex
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`echelon theatre list`, `show` and `cancel`: how far theatres are, and the end of one."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables, numbers and JSON values as plain text."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """`echelon trust`: the issuer's keys, shown, rotated and revoked."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """`echelon theatre validate`: everything that is wrong with a template, at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """From a repository on the command line to ground truth and dataset in a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """`echelon verify`: an oracle's summaries against a repository's own history."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

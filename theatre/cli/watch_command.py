@@ -1,7 +1,5 @@
 """`echelon theatre watch`: how far a run is, from what it writes, while it goes on and after."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

@@ -1,7 +1,5 @@
 """`echelon witness serve`: cosign checkpoints of logs that continue what was seen of them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """What comes in and what goes out: the members of an envelope that a construct deals with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from theatre.engine.canonical_json import (

@@ -1,7 +1,5 @@
 """The kit's server on stdin and stdout: one envelope a line in, one out, until the end of input."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """What the control loop makes of one attempt: evaluators, error, controller, instruction."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Only the members below are taken over. Labels, outcomes, metadata, audits, contr
 evaluators' output and everything unknown are absent, not hidden.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

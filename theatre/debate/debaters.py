@@ -1,7 +1,5 @@
 """Who answers a turn: the protocol, and a construct behind an adapter of the engine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol

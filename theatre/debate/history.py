@@ -1,7 +1,5 @@
 """Append-only, as a property of two versions: nothing of the earlier one changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import cast
 

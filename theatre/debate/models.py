@@ -4,8 +4,6 @@ Source: docs/schemas/debate_output_schema_v2.json, which they accept exactly (a 
 to the same documents). What is stored, served and hashed is the bytes that were submitted.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -3,8 +3,6 @@
 Formulas as implemented (docs/debate.md, "The controller"); the papers' own constants are defaults.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field

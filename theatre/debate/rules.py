@@ -4,8 +4,6 @@ R17 (a pair of ids once in a collection) and R18 (strict JSON) need more or less
 they are in `theatre.debate.validation`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime

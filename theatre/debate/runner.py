@@ -4,8 +4,6 @@ Every event goes through `record` before the next debater is asked, so that a ca
 durable loses nothing that was answered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime

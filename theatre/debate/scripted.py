@@ -4,8 +4,6 @@ It exists to test estimators and the control loop against what they should find.
 of anybody.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Annotated

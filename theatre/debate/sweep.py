@@ -1,7 +1,5 @@
 """One scenario, many seeds and configurations: each run with its own id, one row a cell."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -4,8 +4,6 @@ Everything here is a structural proxy: it sees form and words, never whether a c
 White space and the order of sections change nothing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """From bytes to a debate artefact: strict JSON, the schema, the rules; every fault by pointer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

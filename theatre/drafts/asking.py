@@ -3,8 +3,6 @@
 `pin` writes it into the template: what is committed says it in full.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from theatre.engine.canonical_json import JsonObject, JsonValue

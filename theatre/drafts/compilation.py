@@ -4,8 +4,6 @@ A draft is what an author writes (docs/drafts.md): it fills in the members that 
 have alike. What is committed is the template alone; nothing of the draft is in it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Which document is a draft, and which a template."""
 
-from __future__ import annotations
-
 from theatre.engine.canonical_json import JsonObject
 
 _ONLY_IN_DRAFTS = ("construct", "chain", "data", "answer", "measure", "measures", "template")

@@ -1,7 +1,5 @@
 """What is wrong with data for a template: found before the first call, named by its cause."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from theatre.drafts.compilation import nearest

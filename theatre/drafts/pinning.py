@@ -1,7 +1,5 @@
 """What a draft says of files: hashes of its data, versions of its constructs, and what changed."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping

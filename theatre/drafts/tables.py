@@ -4,8 +4,6 @@ Ids are stable: a column of ids, else a hash of the row's input. So a row keeps 
 are added, taken out or sorted.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

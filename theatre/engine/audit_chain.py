@@ -4,8 +4,6 @@ Source: docs/contract/evidence.md §3. A chain cannot show a cut tail or a full 
 its head goes on the certificate as `audit_head`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

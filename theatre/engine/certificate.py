@@ -4,8 +4,6 @@ Source: docs/requirements.md R34, with the additions of
 docs/contract/evidence.md §5. Two values here are equal only if their canonical bytes are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast

@@ -4,8 +4,6 @@ The engine never reads a clock itself: what needs the time gets a `Clock` as an
 argument (design rule 1).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime

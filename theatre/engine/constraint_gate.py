@@ -4,8 +4,6 @@ Source: docs/contract/scoring.md §8. A hard rule: no override, no exception.
 Everything that is not exactly a tier of trust, and exactly a known preference, is `full`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args

@@ -1,7 +1,5 @@
 """The errors of the engine: one class for each decision that a caller can take."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

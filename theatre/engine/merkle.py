@@ -3,8 +3,6 @@
 Proofs and their verifiers: `theatre.transparency.merkle`. Source: RFC 6962, 2.1.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 

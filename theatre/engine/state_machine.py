@@ -3,8 +3,6 @@
 Source: docs/requirements.md R1.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from types import MappingProxyType
 

@@ -5,8 +5,6 @@ Source: docs/contract/template.md §2; the defaults here are the documented run-
 Past 400 lines: a class for each object that the schema names, and the two ways to read them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

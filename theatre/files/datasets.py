@@ -4,8 +4,6 @@ Source: docs/contract/evidence.md §2 (no second open between hashing and parsin
 docs/contract/template.md (dataset roots; `..`, links out of a root and absolute paths).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

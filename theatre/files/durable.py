@@ -1,7 +1,5 @@
 """Durable writes: after these return, a power cut loses nothing."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ As the run would count it, if every episode were answered: copies, answers that 
 what trivial answers would score, and which codes would cap the tier whatever the answers are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime

@@ -7,8 +7,6 @@ the lock of its theatre, if that is still there.
 Source: docs/contract/trust.md §4.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast

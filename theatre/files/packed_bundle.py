@@ -1,7 +1,5 @@
 """A sealed bundle as one file, and the folder that comes out of it."""
 
-from __future__ import annotations
-
 import shutil
 import tarfile
 from pathlib import Path, PurePosixPath

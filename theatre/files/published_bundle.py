@@ -3,8 +3,6 @@
 Source: docs/disclosure.md.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path

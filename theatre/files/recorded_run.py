@@ -4,8 +4,6 @@ For readers: nothing is locked, changed or verified but the chain of the trail; 
 verifies. Episodes stream in dataset order.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress

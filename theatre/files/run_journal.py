@@ -5,8 +5,6 @@ behind that, whole lines or a torn one, is removed when the journal is opened, a
 called again under the same invocation ids (docs/contract/evidence.md §4, docs/adr/0171).
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

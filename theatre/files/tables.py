@@ -1,7 +1,5 @@
 """Rows of a table that people have, CSV or JSON Lines: as written, or refused with the line."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ The trail is the only place where a state is written, so a transition is one dur
 theatre can never claim a state that its chain does not show.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """YAML as this project reads it: no key twice, and every value written out, as in JSON."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable
 from typing import Any

@@ -4,8 +4,6 @@ The aggregate has a result for each criterion that has a score; an instance is o
 criterion. What the form asks for and no bundle holds is `unknown`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The folder that an import writes: ground truth, recorded answers, and the template of both."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Results of promptfoo as `promptfoo eval -o results.json` writes them (version 3)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

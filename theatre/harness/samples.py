@@ -1,7 +1,5 @@
 """What a harness recorded, whichever it was: samples with answers, and how it scored them."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

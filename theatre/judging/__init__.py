@@ -3,8 +3,6 @@
 All of it is pure but `model_judge`, the one module that reaches a model.
 """
 
-from __future__ import annotations
-
 from typing import Final
 from urllib.parse import urlsplit
 

@@ -5,8 +5,6 @@ a usable answer leaves the whole answer unmeasured under every rule: what is lef
 among judges, and one that chokes on a text would help whoever wrote it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import islice

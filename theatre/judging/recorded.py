@@ -1,7 +1,5 @@
 """What judges said in a run, read again from its `episodes`, for computations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 

@@ -4,8 +4,6 @@ Nothing here knows envelopes: lines of bytes go in and come out (`theatre.oracle
 them their meaning). Nothing here has a deadline either; the caller bounds every wait.
 """
 
-from __future__ import annotations
-
 import array
 import asyncio
 import fcntl

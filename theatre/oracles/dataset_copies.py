@@ -4,8 +4,6 @@ Isolation keeps a program from the ground truth, and a copy of it among the list
 it back. What this sees and what it cannot see: docs/adversaries.md, "By heart".
 """
 
-from __future__ import annotations
-
 import heapq
 import json
 import mmap

@@ -1,7 +1,5 @@
 """The errors of `theatre.oracles`: one class for each decision that a caller can take."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from theatre.engine.errors import DatasetMismatchError, NotFoundError, TheatreError

@@ -4,8 +4,6 @@ A name is resolved here, every address is judged, and the connection goes to the
 was. An answer is read up to a limit and never unpacked.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 
 import httpx2

@@ -1,7 +1,5 @@
 """Starting a program isolated, under limits and in a scrubbed environment; CPU time by calls."""
 
-from __future__ import annotations
-
 import contextlib
 import marshal
 import math

@@ -4,8 +4,6 @@ A process boundary keeps a construct's faults away from the run; what else it ca
 by `theatre.oracles.isolation`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

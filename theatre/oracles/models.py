@@ -4,8 +4,6 @@ Prompt, model name and parameters make the version. Which weights answer to that
 seen: `version_source` is `declared` (docs/contract/earned.md §2).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@
 hexadecimal and inclusive. TABLES_SHA256 covers every one of them: it goes into the evidence.
 """
 
-from __future__ import annotations
-
 import re
 from types import MappingProxyType
 

@@ -4,8 +4,6 @@ The process is kept as `theatre.oracles.local` keeps its own, and asked as
 `theatre.oracles.http` asks any service; the policy lets calls go to its port and nowhere else.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace

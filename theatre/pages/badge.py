@@ -5,8 +5,6 @@ interval, dates and commitment hash. Without a tier it has no score. Its colour 
 it stands, never the score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 The values are those of `theatre.engine.comparison.compare_bundles`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

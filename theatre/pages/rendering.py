@@ -5,8 +5,6 @@ that people, constructs or issuers wrote goes through `text` (elements) or `plai
 attributes): it is isolated for its direction, cut, and shows the characters that have no shape.
 """
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Each is rendered from documents that the service's interface for programs gives 
 so that no page can show more than it does.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

@@ -3,8 +3,6 @@
 It needs no package of the extra `pages`: the command line takes words from here, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Scorers, computations and episode runners come by entry point: each is imported 
 looked up under its own name, or refused with a reason.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache

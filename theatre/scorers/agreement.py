@@ -3,8 +3,6 @@
 A change of meaning here is a new `version` of every scorer that uses it.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """`contains_terms`: the share of terms that a text contains."""
 
-from __future__ import annotations
-
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, params_schema

@@ -1,7 +1,5 @@
 """`exact_match`: 1 where answer and expectation are the same JSON value, else 0."""
 
-from __future__ import annotations
-
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import agree, params_schema
 

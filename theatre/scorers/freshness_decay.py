@@ -1,7 +1,5 @@
 """`freshness_decay`: how fresh the source is that an answer cites, by half-life."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal

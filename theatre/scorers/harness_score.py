@@ -3,8 +3,6 @@
 Nothing of it is recomputed: a criterion with a weight above 0 has the cap `scores-by-harness`.
 """
 
-from __future__ import annotations
-
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import exact_number, params_schema
 

@@ -1,7 +1,5 @@
 """`hash_chain`: 1 where an answer cites the right record of a hash chain, and faithfully."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import cast
 

@@ -1,7 +1,5 @@
 """`json_schema`: 1 where the answer is valid against a committed JSON Schema, else 0."""
 
-from __future__ import annotations
-
 from typing import Final, cast
 
 from theatre.engine.canonical_json import JsonObject

@@ -1,7 +1,5 @@
 """`label_accuracy`: 1 where the label is the expected one, else 0."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from theatre.engine.canonical_json import JsonObject, JsonValue

@@ -1,7 +1,5 @@
 """`numeric_tolerance`: 1 where a number lies near enough to the expected one, else 0."""
 
-from __future__ import annotations
-
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence

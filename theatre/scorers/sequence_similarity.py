@@ -1,7 +1,5 @@
 """`sequence_similarity`: how much of a sequence is right, in order (edit distance)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from theatre.engine.canonical_json import JsonValue

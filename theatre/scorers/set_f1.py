@@ -1,7 +1,5 @@
 """`set_f1`: F1 of the items that answer and expectation have in common, in any order."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`text_match`: 1 where a text is, begins with or ends with what is expected, else 0."""
 
-from __future__ import annotations
-
 import string
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`timestamp_order`: the share of neighbouring times that stand in order."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase

@@ -4,8 +4,6 @@ The files of `proofs/` stand outside `SHA256SUMS`, since they come after it. A c
 None where nothing at hand settles it, which is never a pass. Source: docs/contract/trust.md §3, §4.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hmac
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ A reader gets here the entries that came before and after those of the proofs: w
 committed, what was revoked. Source: docs/contract/trust.md §4, "Closure".
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

@@ -6,8 +6,6 @@ seen of it before it is written to, and takes over what a newer copy of it has.
 Source: docs/contract/trust.md §4, docs/adr/0185.
 """
 
-from __future__ import annotations
-
 from theatre.engine.errors import NotFoundError
 from theatre.transparency.errors import LogBehindError, LogForkError, MalformedError, ProofError
 from theatre.transparency.log import (

@@ -1,7 +1,5 @@
 """The errors of `theatre.transparency`: one class for each decision that a caller can take."""
 
-from __future__ import annotations
-
 from theatre.engine.errors import TheatreError
 
 

@@ -3,8 +3,6 @@
 It only reads, goes on after a fault, and names each one. Source: docs/contract/trust.md §4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -5,8 +5,6 @@ planned as ranges first, so that a caller can fetch the tiles that they need in 
 Source: RFC 6962, 2.1; for the verifiers RFC 9162, 2.1.3.2 and 2.1.4.2.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple

@@ -5,8 +5,6 @@ says which files a batch of entries makes, and what the tree is then. Readers fe
 `tiles_needed` names, wherever they lie, and take hashes out with `range_hash`.
 """
 
-from __future__ import annotations
-
 import itertools
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence

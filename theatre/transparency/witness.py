@@ -3,8 +3,6 @@
 Pure: a caller keeps the last checkpoints and swaps them atomically. Source: C2SP tlog-witness.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus

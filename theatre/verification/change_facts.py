@@ -4,8 +4,6 @@ Nothing here understands a language: a definition is a line that looks like one.
 described just as truthfully by what is not found here (docs/verification.md).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """How often an oracle is wrong where it is sure, and where it is not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

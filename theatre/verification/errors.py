@@ -1,7 +1,5 @@
 """The errors of a verification: one class for each decision a caller can take."""
 
-from __future__ import annotations
-
 from theatre.engine.errors import TheatreError
 
 

@@ -4,8 +4,6 @@ A measure is given a claim as a run gives it one, in the same places, so that th
 criterion hold here as they are. It sees the change and the claim; labels are not within its reach.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache

@@ -5,8 +5,6 @@ occur; it does not understand what a change means, nor whether a claim is true. 
 says what it cannot see. So these scorers are textual, and carry no tier.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast

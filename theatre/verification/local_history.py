@@ -1,7 +1,5 @@
 """Ground truth from a local clone: its commits, read with git itself."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

@@ -5,8 +5,6 @@ more than that recorded answers have these scores: that they were asked and scor
 are, about what the changes did (docs/design/families.md, "What bears its name").
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject

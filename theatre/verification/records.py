@@ -3,8 +3,6 @@
 Source: docs/requirements.md R75.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ A provider is the part of the template that says how answers are scored. It make
 judge is asked, and what is recorded of it, follows from the scorers that it commits to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The built-in template `community_oracle_v1`: what a verification run commits to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -3,8 +3,6 @@
 None of them is scored or recorded.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Entity tags and preconditions: RFC 9110 §13. Digests: RFC 9530.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

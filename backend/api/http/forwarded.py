@@ -4,8 +4,6 @@ What a client sends in these headers reaches the service, too. So they are read 
 end that the nearest proxy has written, and only as long as each hop is a trusted proxy.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Sequence

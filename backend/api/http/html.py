@@ -4,8 +4,6 @@ A path that programs and people share answers in JSON unless a client names `tex
 it (RFC 9110 §12.5.1); `*/*` alone is no preference.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The key is claimed when the request's transaction begins, and the answer is stor
 that transaction is committed: effect and answer are stored together, or neither is.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """What Prometheus reads. No label takes a value from a request's own text, nor a construct's id."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter

@@ -1,7 +1,5 @@
 """The description of the interface (OpenAPI): problems, credentials and examples as they are."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@ A cursor says after which row the next page begins, and for which list with whic
 another list it would skip rows in silence, so it is refused there.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

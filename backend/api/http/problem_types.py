@@ -3,8 +3,6 @@
 Source: docs/contract/service.md §1. Which error is of which kind: `error_kinds`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from backend import errors as service

@@ -1,7 +1,5 @@
 """Errors as problem documents (RFC 9457), from every source."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache

@@ -4,8 +4,6 @@ By GCRA, the generic cell rate algorithm (ITU-T I.371): one number a client. A b
 minute's requests is allowed; after that they must come at the average rate.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter, OrderedDict

@@ -1,7 +1,5 @@
 """The long-lived parts of one process of the service. Made by the lifespan."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass

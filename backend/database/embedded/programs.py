@@ -4,8 +4,6 @@ The wheel's Python module is never imported: its import takes locks and warns, a
 class is not used (docs/adr/0075).
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

@@ -1,7 +1,5 @@
 """What the tables share: names of constraints, column types, conditions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, ClassVar

@@ -1,7 +1,5 @@
 """Debates: each run as an event log that only grows, and what evaluators said of it."""
 
-from __future__ import annotations
-
 from sqlalchemy import (
     Boolean,
     CheckConstraint,

@@ -1,7 +1,5 @@
 """What a run leaves: results, audit events, human scores, the certificate. Only ever added to."""
 
-from __future__ import annotations
-
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,

@@ -1,7 +1,5 @@
 """What the operator lets users' runs spend on judges, and each call that was paid from it."""
 
-from __future__ import annotations
-
 from datetime import date
 
 from sqlalchemy import (

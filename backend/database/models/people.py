@@ -1,7 +1,5 @@
 """Users, their keys, the constructs that are theirs, and what they were answered."""
 
-from __future__ import annotations
-
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,

@@ -1,7 +1,5 @@
 """Templates by content, theatres with their state, datasets that were uploaded."""
 
-from __future__ import annotations
-
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,

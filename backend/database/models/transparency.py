@@ -3,8 +3,6 @@
 Everything is only ever added to. An entry waits in the queue as long as no row of the log names it.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,

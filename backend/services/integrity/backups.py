@@ -4,8 +4,6 @@ A backup needs no pause: the rows are of one moment, and what they name was dura
 never changed after. Everything here blocks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

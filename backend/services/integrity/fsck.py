@@ -4,8 +4,6 @@ Trusted are the independent check and the certificate, never a copy. An object t
 no damage (a crash leaves such objects): it is listed apart.
 """
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import dataclass
 from enum import StrEnum

@@ -3,8 +3,6 @@
 The same hourly task ends theatres that did not begin in time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

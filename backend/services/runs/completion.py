@@ -1,7 +1,5 @@
 """How a run ends, or is queued for another worker."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import re

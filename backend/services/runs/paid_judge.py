@@ -4,8 +4,6 @@ A call is reserved at its maximum before it is made, and settled with what it co
 is between the two when a worker dies is settled at its maximum by the upkeep (docs/adr/0195).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter, defaultdict, deque

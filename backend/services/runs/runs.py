@@ -1,7 +1,5 @@
 """Runs for their owner: accepted, waited for, cancelled."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from typing import Literal, NamedTuple, NoReturn

@@ -5,8 +5,6 @@ that is about to call, a certificate or a void with the event `resolved`. The da
 end that closes nothing (docs/adr/0184).
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from securesystemslib.signer import Signer

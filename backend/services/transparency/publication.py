@@ -3,8 +3,6 @@
 Everything is public, and derived from rows that never change.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime

@@ -6,8 +6,6 @@ follow from the signed document. Lists are found and ordered by the columns; non
 it is signed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Every process that runs theatres offers itself; the lock of the database chooses
 once when it was idle, and once a second under load.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -4,8 +4,6 @@ Draft, commitment and queued run are one transaction, under the job's number. So
 leaves nothing behind, and one that was only paused can hand nothing over (docs/adr/0150).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -4,8 +4,6 @@ A request names `owner/name` or a path below the operator's folders, never an ad
 used for the repositories that the operator lists, and for no other (docs/adr/0151).
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import threading

@@ -1,7 +1,5 @@
 """Verifications for their owner, and the public list of their certificates."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

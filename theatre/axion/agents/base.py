@@ -1,7 +1,5 @@
 """What the harness asks of an agent, and what it shows it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -5,8 +5,6 @@ each direction its bias, and the argmax of W f + b is what is done. So the model
 construction, and the claims about it are true.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """From what a mind says to a proposal with its trace, snapshots and nonces."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol

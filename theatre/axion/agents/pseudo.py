@@ -4,8 +4,6 @@
 adversary ladder: liars who take more and more care that what they publish holds together.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from theatre.axion.agents.base import Prediction, predict_effects

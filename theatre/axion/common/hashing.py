@@ -1,7 +1,5 @@
 """The hashes of the audit, all over `axion8`, and the commitment to a snapshot."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence

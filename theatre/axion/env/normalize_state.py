@@ -1,7 +1,5 @@
 """The part of the state that a fork snapshot commits to, in one order and one spelling."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """One episode: a world, an agent, and the kernel between them at every step."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ World, schedule of the probes, challenges, baits and the agents' seed are the sa
 they come to can be compared pair by pair (`paired_separation`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Pictures of a ladder report, as SVG; the same report gives the same bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The record of an episode, as `report.json` has it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace

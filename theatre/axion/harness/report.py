@@ -1,7 +1,5 @@
 """`summary.json`: the result of a suite, agent by agent, with intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

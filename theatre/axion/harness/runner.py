@@ -1,7 +1,5 @@
 """Runs suites: every agent through the same scenarios, each with its own log."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The four scenarios on a grid of 12 by 12, each drawn from its seed alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from theatre.axion.common.errors import UnknownNameError

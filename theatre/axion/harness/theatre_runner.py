@@ -4,8 +4,6 @@ A construct is sent the state, the offers and its own seed; it answers with a pr
 with the step it presents. Whatever it answers, the play continues: what is no proposal is denied.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Generator, Mapping

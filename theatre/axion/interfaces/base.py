@@ -1,7 +1,5 @@
 """What every interface shares: its name and specification, and snapshots that can be opened."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

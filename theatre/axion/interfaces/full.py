@@ -1,7 +1,5 @@
 """The interface `full`: fork snapshots over the normalised state, no factors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from theatre.axion.common.hashing import Document, commitment, hash_json

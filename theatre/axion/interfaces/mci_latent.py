@@ -4,8 +4,6 @@
 agents that commit to one model for a whole episode there is `v2_dir_k16`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from theatre.axion.env.metrics_oracle import Terrain, careful_costs, walls_near, within_steps

@@ -3,8 +3,6 @@
 Nothing here, nor anything it imports, knows the environment (an import contract).
 """
 
-from __future__ import annotations
-
 from theatre.axion.interfaces.base import K8, Interface, Mode
 
 MCI_MINIMAL = Interface(Mode.MCI_MINIMAL, K8)

@@ -1,7 +1,5 @@
 """The only door between a plan and the world: every refusal is in the log (I4)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from theatre.axion.common.errors import ActuationDeniedError

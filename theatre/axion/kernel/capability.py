@@ -6,8 +6,6 @@ stops that here, and an HMAC would be better. The secret follows from the suite'
 public: tokens bind agents, which never see the seed, not readers of the log.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections import Counter

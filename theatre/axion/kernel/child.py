@@ -1,7 +1,5 @@
 """A process of the kernel, from outside: asked over its pipes, never waited for without end."""
 
-from __future__ import annotations
-
 import select
 import subprocess
 import sys

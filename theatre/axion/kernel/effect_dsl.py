@@ -4,8 +4,6 @@
 space, capitals, no leading zeros, at most eight decimals, nothing else.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

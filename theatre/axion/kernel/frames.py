@@ -1,7 +1,5 @@
 """Messages between the processes of the kernel: four bytes of length, then that many bytes."""
 
-from __future__ import annotations
-
 import struct
 from typing import BinaryIO
 

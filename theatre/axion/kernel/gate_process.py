@@ -1,7 +1,5 @@
 """The process of the policy gate: what is expected and a proposal in, a decision out."""
 
-from __future__ import annotations
-
 import sys
 from typing import BinaryIO
 

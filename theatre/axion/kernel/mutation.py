@@ -3,8 +3,6 @@
 Source: docs/requirements.md R107. Factors are units of 1e-8 within [0, 1].
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from theatre.axion.kernel.effect_dsl import Change

@@ -4,8 +4,6 @@ The agent's choice is a pure function of a state, so asking it about a world tha
 no trace in the one that is.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 from collections.abc import Callable, Mapping

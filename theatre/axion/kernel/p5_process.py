@@ -1,7 +1,5 @@
 """The process of P5-MCI: closed documents in, verdicts out, nothing else to look at."""
 
-from __future__ import annotations
-
 import sys
 from typing import BinaryIO
 

@@ -4,8 +4,6 @@ A function of one closed document (`schemas/ext/p5_input.json`) in which no worl
 it can show is that claims and model agree; not that the model is what the agent acts by.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -6,8 +6,6 @@ before, and a process for each episode would cost more than the episode (docs/de
 theatre's gate and P5-MCI are shared").
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import threading

@@ -4,8 +4,6 @@ Numbers are counted in units of 1e-8, which is what `axion8` writes: what was ha
 computed. Ties go to the lowest index.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -4,8 +4,6 @@ It holds two functions, one that appends to the log and one that ends a process.
 token, no decision and no world, so a hang can never turn into permission (I5).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from theatre.axion.common.errors import FatalHangError

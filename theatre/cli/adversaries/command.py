@@ -1,7 +1,5 @@
 """`echelon adversaries`: the scores that worthless programs would get from a template."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`echelon demo`: certify three theatres over HTTP, catch a forged bundle, stop everything."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import signal

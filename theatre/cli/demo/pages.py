@@ -1,7 +1,5 @@
 """What a person sees of the demo, page by page: in short, in lines of 80 columns, or whole."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

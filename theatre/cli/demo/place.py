@@ -1,7 +1,5 @@
 """The one folder of the demo: what is where, and which demo may work in it."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

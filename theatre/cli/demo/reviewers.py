@@ -4,8 +4,6 @@ They are small rules and no people, and their names say so. Each looks at the br
 answer as anybody does who scores, and at nothing else. What they look at: fixtures/ratings/README.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """`echelon serve` as a process of the demo, and what its operator does on the machine."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

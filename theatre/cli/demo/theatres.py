@@ -1,7 +1,5 @@
 """One theatre of the demo over HTTP: from its draft to its evidence, scored by the stand-ins."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`debate_audit_trial`: an auditor's recall, precision and steadiness over all planted faults."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 

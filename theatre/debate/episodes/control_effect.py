@@ -1,7 +1,5 @@
 """`debate_control_effect`: what control won, lost and cost, over pairs of debates of one case."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from theatre.debate.episodes.pairs import (

@@ -3,8 +3,6 @@
 The expectation: `action`, and `determined`, false where what is shown could not settle it.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """A case debated twice, without control and in the loop, as rows of true and false answers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -6,8 +6,6 @@ the case's evidence, and says its figure. In a theatre the sections are asked fo
 them counts 0 here, where the evaluators themselves say nothing of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import cast

@@ -4,8 +4,6 @@
 result: an answer that no turn can be made of ends its debate, and leaves no artefact to be scored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Mapping
 from typing import NamedTuple, cast
 from uuid import NAMESPACE_URL, uuid5

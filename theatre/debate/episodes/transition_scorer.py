@@ -1,7 +1,5 @@
 """`debate_transitions`: what the control loop did to the truth of a team's answers."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from theatre.debate.episodes.pairs import BEGUN, paired_case, probes_end_true

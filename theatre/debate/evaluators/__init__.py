@@ -4,8 +4,6 @@
 `raudit` is the only one that is given labels. None of them changes the artefact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from theatre.debate.blind import blind

@@ -3,8 +3,6 @@
 A reason has a validity and its source a credibility; a turn has four pillars.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

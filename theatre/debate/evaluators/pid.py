@@ -1,7 +1,5 @@
 """pid/1: are the controller's stored values what their inputs come to? Sees no text at all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from theatre.debate.evaluators.results import Evaluation, TurnFinding

@@ -1,7 +1,5 @@
 """rca_struct/1: does the answer follow from what was written? No ground truth is seen."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

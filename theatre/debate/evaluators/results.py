@@ -1,7 +1,5 @@
 """What an evaluator says of a debate, and the document that it goes into."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 

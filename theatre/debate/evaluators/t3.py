@@ -1,7 +1,5 @@
 """t3_struct/1: on which rung of the causal ladder a turn argues, and whether its claim stands."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 

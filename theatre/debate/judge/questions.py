@@ -1,7 +1,5 @@
 """What a judge is shown of a turn, by which rubric, and which answers fit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Final

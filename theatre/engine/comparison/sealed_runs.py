@@ -1,7 +1,5 @@
 """Sealed runs as they are compared: their scores by episode, and whether they may be compared."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Episodes and labels read from their datasets, how they end, and documents that cannot change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """What plays, judges and scores an episode, or computes over a dataset: versioned plug-ins."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

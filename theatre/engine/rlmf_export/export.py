@@ -1,7 +1,5 @@
 """From a sealed bundle to NDJSON: record by record, each held to the schema before it leaves."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A sealed bundle, read for its export: first found intact, then streamed episode by episode."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Rules on families, paths and markets (docs/contract/template.md §3)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from theatre.engine.canonical_json import JsonObject

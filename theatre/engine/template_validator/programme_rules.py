@@ -1,7 +1,5 @@
 """Rules on programme, pins, chain and what steps commit (docs/contract/template.md §3)."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 Pure: whether a file exists and holds the committed bytes is asked at commit and at run.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PureWindowsPath

@@ -1,7 +1,5 @@
 """Rules on criteria, their scorers and ratings by people (docs/contract/template.md §3)."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection, Iterator

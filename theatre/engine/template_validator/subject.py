@@ -1,7 +1,5 @@
 """What a rule is, what it looks at, and what a validation found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias

@@ -3,8 +3,6 @@
 They make sure that every reading of the document gives the same hash, and that it can be shown.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """`TemplateValidator`: the schema of the document's version, then every rule that it knows."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import cast
 

@@ -4,8 +4,6 @@ Source: docs/contract/scoring.md §7; docs/requirements.md R38. Pure: the
 time comes from the caller, the certificate is never changed, and no rule looks at a score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

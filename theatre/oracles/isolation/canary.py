@@ -3,8 +3,6 @@
 Whatever means was found to work, what is recorded is what this found (ADR 0178).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

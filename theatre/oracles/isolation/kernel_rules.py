@@ -7,8 +7,6 @@ allow-list of paths: calls that reach another process, the kernel or the network
 EPERM, and those that a program does without as ENOSYS.
 """
 
-from __future__ import annotations
-
 import ctypes
 import platform
 import struct

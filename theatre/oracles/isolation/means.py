@@ -4,8 +4,6 @@ Which means was taken says what was tried first, not what holds: that is the can
 (`canary.py`, ADR 0178).
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

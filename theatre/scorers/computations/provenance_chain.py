@@ -6,8 +6,6 @@ the first. A chain cannot show that its tail was cut off, nor that all of it was
 the committed hash of the dataset does, and `head` names the end that was seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

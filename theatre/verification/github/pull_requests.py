@@ -1,7 +1,5 @@
 """Merged pull requests of one repository as ground-truth records."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import AsyncIterator

@@ -4,8 +4,6 @@ Source: docs.github.com, "Rate limits for the REST API" and "Best practices": a 
 `X-RateLimit-…`, secondary ones by `Retry-After`, conditional requests by `ETag`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -4,8 +4,6 @@ Over `episodes`, from the recorded exchanges. The judge's errors on them are tho
 have, as far as it cannot tell controls from other claims: how well words tell them is measured too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections import Counter, defaultdict

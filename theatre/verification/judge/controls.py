@@ -5,8 +5,6 @@ about a change of the labelled set, in a request of its own with the same form. 
 where, and in which order is drawn by the coin; no control touches a score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

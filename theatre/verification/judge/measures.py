@@ -4,8 +4,6 @@ Each is a generator that yields requests and is sent what came of them. The numb
 follows from the change alone, and no answer of a judge can make a measure raise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeAlias, cast

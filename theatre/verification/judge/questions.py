@@ -1,7 +1,5 @@
 """What a judge of summaries is shown of a change, by which rubric, and which answers fit."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

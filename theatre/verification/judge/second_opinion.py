@@ -4,8 +4,6 @@ Over `episodes`. Where the two differ beyond a committed bound, a person should 
 the judge was persuaded, or the words of the diff do not say what the change does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
