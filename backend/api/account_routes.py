@@ -22,11 +22,7 @@ from backend.services import accounts
 router = resource_router("auth")
 
 
-@router.post(
-    "/auth/register",
-    status_code=201,
-    openapi_extra=describe_body(Registration),
-)
+@router.post("/auth/register", status_code=201, openapi_extra=describe_body(Registration))
 @public(
     "already-registered",
     "invite-invalid",
@@ -53,10 +49,7 @@ async def register(
     return RegisteredUser(id=user_id, username=body.username, email=body.email)
 
 
-@router.post(
-    "/auth/token",
-    openapi_extra=describe_body(PasswordGrant, FORM),
-)
+@router.post("/auth/token", openapi_extra=describe_body(PasswordGrant, FORM))
 @public("unauthenticated", "not-ready", idempotent=False, rate=Rate.LOGIN)
 async def issue_token(
     request: Request, form: Annotated[PasswordGrant, Depends(form_body(PasswordGrant))]

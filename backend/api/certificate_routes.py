@@ -108,18 +108,11 @@ async def list_certificates(
     """List certificates, the newest first; `tier` and `status` are those of now."""
     service = get_service(request)
     wanted = CertificateFilter(
-        construct_id=construct_id,
-        construct_version=construct_version,
-        tier=tier,
-        status=status,
+        construct_id=construct_id, construct_version=construct_version, tier=tier, status=status
     )
     listing = Listing("certificates", (construct_id, construct_version, tier, status))
     page = await certificates.list_certificates(
-        reading,
-        wanted,
-        asked.window(listing),
-        resources=service.resources,
-        now=service.clock(),
+        reading, wanted, asked.window(listing), resources=service.resources, now=service.clock()
     )
     shown = CertificatePage(
         certificates=[

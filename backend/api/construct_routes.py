@@ -17,11 +17,7 @@ from backend.services.constructs import claim_construct
 router = resource_router("constructs")
 
 
-@router.post(
-    "/constructs",
-    status_code=201,
-    openapi_extra=describe_body(ConstructRequest),
-)
+@router.post("/constructs", status_code=201, openapi_extra=describe_body(ConstructRequest))
 @for_users(Scope.WRITE, "already-registered", "claim-rejected")
 async def register_construct(
     request: Request,
@@ -43,9 +39,7 @@ async def register_construct(
 @router.get("/constructs")
 @for_owner(Scope.READ)
 async def list_constructs(
-    user: CurrentUser,
-    transaction: Transaction,
-    asked: Paging,
+    user: CurrentUser, transaction: Transaction, asked: Paging
 ) -> ConstructPage:
     """List the construct ids that you claim, the newest first."""
     listing = Listing("constructs", (user.user_id,), keys=SHA256)

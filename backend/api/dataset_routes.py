@@ -19,11 +19,7 @@ LINES = "application/x-ndjson"
 _BODY = {"content": {LINES: {"schema": {"type": "string", "minLength": 1}}}, "required": True}
 
 
-@router.post(
-    "/datasets",
-    status_code=201,
-    openapi_extra={"requestBody": _BODY},
-)
+@router.post("/datasets", status_code=201, openapi_extra={"requestBody": _BODY})
 # The same bytes again are the same dataset: a key would only make the body be read twice.
 @for_users(Scope.WRITE, "dataset-unavailable", idempotent=False)
 async def upload_dataset(request: Request, user: CurrentUser) -> DatasetDocument:

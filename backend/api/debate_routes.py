@@ -108,11 +108,7 @@ async def submit_debate(
 ) -> Response:
     """Store a run of a debate by its artefact; its bytes are kept as they came."""
     view, is_new = await debates.submit_debate(
-        transaction,
-        body,
-        goes_on=goes_on,
-        user_id=user.user_id,
-        clock=get_service(request).clock,
+        transaction, body, goes_on=goes_on, user_id=user.user_id, clock=get_service(request).clock
     )
     headers = {"Location": f"/api/v1/debates/{view.id}", "ETag": version_etag(view.version)}
     shown = debate_document(view).model_dump(mode="json")
@@ -195,10 +191,7 @@ Artefact = Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$", description="a
 @router.get(f"{RUN}/events", response_model=DebateEventPage)
 @for_owner(Scope.READ, "not-found")
 async def list_debate_events(
-    user: CurrentUser,
-    debate_run_id: UUID,
-    transaction: Transaction,
-    asked: ChainPaging,
+    user: CurrentUser, debate_run_id: UUID, transaction: Transaction, asked: ChainPaging
 ) -> Response:
     """List the entries of a run's log, as they were hashed."""
     listing = Listing("debate-events", (str(debate_run_id),))
@@ -208,10 +201,7 @@ async def list_debate_events(
     return chain_page(asked, listing, page, member="events")
 
 
-@router.post(
-    f"{RUN}/events",
-    openapi_extra=describe_body(EventsRequest),
-)
+@router.post(f"{RUN}/events", openapi_extra=describe_body(EventsRequest))
 @for_owner(Scope.WRITE, "not-found", "precondition-failed", "debate-closed", "debate-invalid")
 async def append_debate_events(
     request: Request,
@@ -234,10 +224,7 @@ async def append_debate_events(
     return debate_document(view)
 
 
-@router.post(
-    f"{RUN}/evaluations",
-    openapi_extra=describe_body(EvaluationRequest),
-)
+@router.post(f"{RUN}/evaluations", openapi_extra=describe_body(EvaluationRequest))
 @for_owner(Scope.WRITE, "not-found")
 async def evaluate_debate(
     request: Request,

@@ -67,10 +67,7 @@ def _verifier() -> tuple[bytes, str]:
 )
 @disclosed(Scope.READ, "not-found")
 async def list_audit_events(
-    reader: Reader,
-    theatre_id: UUID,
-    transaction: Transaction,
-    asked: ChainPaging,
+    reader: Reader, theatre_id: UUID, transaction: Transaction, asked: ChainPaging
 ) -> Response:
     """List the entries of the audit chain, as they were hashed."""
     listing = Listing("audit-events", (str(theatre_id),))
@@ -85,11 +82,7 @@ async def list_audit_events(
 @router.get("/theatres/{theatre_id}/episodes")
 @disclosed(Scope.READ, "not-found")
 async def list_episodes(
-    request: Request,
-    reader: Reader,
-    theatre_id: UUID,
-    transaction: Transaction,
-    asked: ChainPaging,
+    request: Request, reader: Reader, theatre_id: UUID, transaction: Transaction, asked: ChainPaging
 ) -> EpisodePage:
     """List what became of each recorded episode, of those that are withheld, too."""
     listing = Listing("episodes", (str(theatre_id),))

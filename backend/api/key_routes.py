@@ -45,11 +45,7 @@ async def create_key(
 
 @router.get("/keys")
 @for_owner(Scope.KEYS)
-async def list_keys(
-    user: CurrentUser,
-    transaction: Transaction,
-    asked: Paging,
-) -> ApiKeyPage:
+async def list_keys(user: CurrentUser, transaction: Transaction, asked: Paging) -> ApiKeyPage:
     """List your keys, the newest first, without the keys."""
     listing = Listing("keys", (user.user_id,))
     page = await find_keys_page(transaction, user.user_id, asked.window(listing))

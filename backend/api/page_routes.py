@@ -169,10 +169,7 @@ async def download_certificate(
     """Give the page of a certificate as one file, with its evidence inside."""
     service = get_service(request)
     html = await render_file_of(
-        reading,
-        str(certificate_id),
-        resources=service.resources,
-        now=service.clock(),
+        reading, str(certificate_id), resources=service.resources, now=service.clock()
     )
     # Its own policy stands in the file: what is opened here must not run its scripts.
     sent = {"Content-Disposition": f'attachment; filename="certificate-{certificate_id}.html"'}
@@ -281,10 +278,7 @@ async def _badge(request: Request, reading: AsyncConnection, certificate_id: str
     service = get_service(request)
     now = service.clock()
     drawn, lapses = await draw_badge_of(
-        reading,
-        certificate_id,
-        resources=service.resources,
-        now=now,
+        reading, certificate_id, resources=service.resources, now=now
     )
     # Never beyond the second of its lapse.
     left = _SHORT if lapses is None or lapses <= now else min(_SHORT, lapses - now)
@@ -293,10 +287,7 @@ async def _badge(request: Request, reading: AsyncConnection, certificate_id: str
 
 def _send_badge(request: Request, drawn: str, *, until: timedelta) -> Response:
     body = drawn.encode()
-    caching = {
-        "Cache-Control": f"public, max-age={int(until.total_seconds())}",
-        **_BADGE_HEADERS,
-    }
+    caching = {"Cache-Control": f"public, max-age={int(until.total_seconds())}", **_BADGE_HEADERS}
     etag = f'"{hashlib.sha256(body).hexdigest()}"'
     return answer_not_modified(request, etag, **caching) or Response(
         body, media_type=_SVG, headers={"ETag": etag, **caching}
@@ -324,9 +315,7 @@ async def get_static(
     }
     etag = f'"{sha256}"'
     return answer_not_modified(request, etag, **caching) or Response(
-        body,
-        media_type=_MEDIA_TYPES[name.rpartition(".")[2]],
-        headers={"ETag": etag, **caching},
+        body, media_type=_MEDIA_TYPES[name.rpartition(".")[2]], headers={"ETag": etag, **caching}
     )
 
 

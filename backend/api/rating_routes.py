@@ -30,19 +30,12 @@ async def get_rating(
     """Return the rubric that a theatre waits at, its scale, and what is to be scored."""
     service = get_service(request)
     found = await ratings.open_rating(
-        transaction,
-        service.engine,
-        str(theatre_id),
-        asked_by=user,
-        resources=service.resources,
+        transaction, service.engine, str(theatre_id), asked_by=user, resources=service.resources
     )
     return rating_document(str(theatre_id), found)
 
 
-@router.post(
-    "/theatres/{theatre_id}/hitl/{step_id}/scores",
-    openapi_extra=describe_body(Scores),
-)
+@router.post("/theatres/{theatre_id}/hitl/{step_id}/scores", openapi_extra=describe_body(Scores))
 @for_users(
     Scope.SCORE,
     "not-found",
@@ -103,9 +96,7 @@ def rating_document(theatre_id: str, found: ratings.OpenRating) -> Rating:
         timeout_seconds=desk.rubric.timeout_seconds,
         items=[
             RatedItem(
-                episode_id=item.episode_id,
-                input_data=item.input_data,
-                answers=dict(item.answers),
+                episode_id=item.episode_id, input_data=item.input_data, answers=dict(item.answers)
             )
             for item in found.items
         ],

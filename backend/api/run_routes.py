@@ -125,16 +125,9 @@ async def cancel_theatre(
     return _accept_run(request, service, view, user_id=user.user_id)
 
 
-@router.post(
-    "/theatres/{theatre_id}/settle",
-    response_model=TheatreDocument,
-)
+@router.post("/theatres/{theatre_id}/settle", response_model=TheatreDocument)
 @for_owner(
-    Scope.WRITE,
-    "not-found",
-    "state-conflict",
-    "invalid-transition",
-    "execution-path-unavailable",
+    Scope.WRITE, "not-found", "state-conflict", "invalid-transition", "execution-path-unavailable"
 )
 async def settle_theatre(
     user: CurrentUser, theatre_id: UUID, transaction: Transaction

@@ -34,10 +34,7 @@ _LISTING = Listing("templates", keys=SHA256)
 @router.get("/templates")
 @public()
 async def list_templates(
-    request: Request,
-    response: Response,
-    transaction: Transaction,
-    asked: Paging,
+    request: Request, response: Response, transaction: Transaction, asked: Paging
 ) -> TemplatePage:
     """List the templates that were committed, the newest first, and what ships or is accepted."""
     accepted_templates = get_service(request).resources.accepted_templates

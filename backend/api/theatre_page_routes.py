@@ -108,10 +108,7 @@ async def _documents(
         )
         shown["receipt"] = parse_object(receipt)
         read = await certificates.read_certificate(
-            connection,
-            theatre_id=theatre_id,
-            resources=service.resources,
-            now=service.clock(),
+            connection, theatre_id=theatre_id, resources=service.resources, now=service.clock()
         )
         shown["certificate"] = certificate_view(read)
     except NotFoundError:
@@ -137,11 +134,7 @@ async def _rating(
         return None
     try:
         found = await ratings.open_rating(
-            connection,
-            service.engine,
-            theatre_id,
-            asked_by=reader,
-            resources=service.resources,
+            connection, service.engine, theatre_id, asked_by=reader, resources=service.resources
         )
     except (NotFoundError, InvalidTransitionError):
         return None
@@ -181,11 +174,7 @@ async def send_scores(
         return RedirectResponse(f"{path}/sign-in", _SEE_OTHER)
     service = get_service(request)
     found = await ratings.open_rating(
-        transaction,
-        service.engine,
-        str(theatre_id),
-        asked_by=reader,
-        resources=service.resources,
+        transaction, service.engine, str(theatre_id), asked_by=reader, resources=service.resources
     )
     errors = _doubts(fields)
     if not errors:

@@ -54,11 +54,7 @@ async def addresses_of_endpoint(
 _JOB = "/verification/status/{job_id}"
 _GOES_ON = {
     operation: {"operationId": operation, "parameters": {"job_id": "$response.body#/job_id"}}
-    for operation in (
-        "get_verification_status",
-        "cancel_verification",
-        "get_verification_result",
-    )
+    for operation in ("get_verification_status", "cancel_verification", "get_verification_result")
 }
 
 
@@ -144,10 +140,7 @@ async def get_verification_result(
 ) -> Response:
     """Return the verification certificate of a finished verification of yours."""
     document = await verifications.read_result(
-        transaction,
-        str(job_id),
-        user_id=user.user_id,
-        resources=get_service(request).resources,
+        transaction, str(job_id), user_id=user.user_id, resources=get_service(request).resources
     )
     sha256 = hashlib.sha256(document).hexdigest()
     headers = {"ETag": f'"{sha256}"', "Repr-Digest": repr_digest(sha256)}
@@ -156,17 +149,10 @@ async def get_verification_result(
     )
 
 
-@router.get(
-    "/verification/certificates",
-    response_model=VerificationPage,
-)
+@router.get("/verification/certificates", response_model=VerificationPage)
 @public()
 async def list_verification_certificates(
-    request: Request,
-    reading: Reading,
-    asked: Paging,
-    *,
-    construct_id: FilterText = None,
+    request: Request, reading: Reading, asked: Paging, *, construct_id: FilterText = None
 ) -> Response:
     """List the certificates that verifications have earned, the newest first."""
     service = get_service(request)

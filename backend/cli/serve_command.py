@@ -75,9 +75,7 @@ class AnnouncingServer(uvicorn.Server):
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535))
 @click.option(
-    "--until-stdin-ends",
-    is_flag=True,
-    help="End with stdin, too: for a parent that may be killed.",
+    "--until-stdin-ends", is_flag=True, help="End with stdin, too: for a parent that may be killed."
 )
 def serve(host: str, port: int, *, until_stdin_ends: bool) -> None:
     """Serve the HTTP interface until SIGTERM or SIGINT; requests at work are finished first."""

@@ -54,11 +54,7 @@ async def queue_run(
     It is not taken up before `at`. procrastinate does one job of a lock at a time, in all workers:
     of two suspects neither loses a worker to the other.
     """
-    values = {
-        "theatre_id": theatre_id,
-        "suspect": SUSPECT_LOST_WORKERS,
-        "most": MAX_LOST_WORKERS,
-    }
+    values = {"theatre_id": theatre_id, "suspect": SUSPECT_LOST_WORKERS, "most": MAX_LOST_WORKERS}
     is_suspect = (await connection.execute(_IS_SUSPECT, values)).scalar_one()
     job_id = await _defer(
         connection,

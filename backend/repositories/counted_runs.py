@@ -50,9 +50,7 @@ _ENDED = ("RESOLVED", "ARCHIVED")
 
 
 def if_confirmed(
-    value: ColumnElement[Any],
-    construct_id: ColumnElement[Any],
-    *conditions: ColumnElement[bool],
+    value: ColumnElement[Any], construct_id: ColumnElement[Any], *conditions: ColumnElement[bool]
 ) -> ScalarSelect[Any]:
     """Return `value` of the newest decision about whose an id is; null unless that confirms.
 

@@ -58,18 +58,11 @@ async def find_disclosed_theatre(
 ) -> DisclosedTheatre | None:
     """Return a theatre of the reader, or one that is resolved; None for any other."""
     query = (
-        select(
-            Theatre.id,
-            Theatre.user_id,
-            Theatre.state,
-            DISCLOSURE,
-            Theatre.certificate_id,
-        )
+        select(Theatre.id, Theatre.user_id, Theatre.state, DISCLOSURE, Theatre.certificate_id)
         .join(TheatreTemplate, TheatreTemplate.sha256 == Theatre.template_sha256)
         .where(
             and_(
-                Theatre.id == theatre_id,
-                or_(Theatre.user_id == reader, Theatre.state.in_(_ENDED)),
+                Theatre.id == theatre_id, or_(Theatre.user_id == reader, Theatre.state.in_(_ENDED))
             )
         )
     )

@@ -85,10 +85,7 @@ async def find_claim(
     connection: AsyncConnection, construct_id: str, *, user_id: str
 ) -> StoredConstruct | None:
     """Return a user's claim of an id; None where the id is not claimed, or by another."""
-    own = (
-        RegisteredConstruct.construct_id == construct_id,
-        RegisteredConstruct.user_id == user_id,
-    )
+    own = (RegisteredConstruct.construct_id == construct_id, RegisteredConstruct.user_id == user_id)
     row = (await connection.execute(select(*_SHOWN).where(*own))).first()
     return None if row is None else StoredConstruct._make(row)
 
@@ -125,12 +122,7 @@ async def decide(
     at: datetime,
 ) -> None:
     """Add a decision about a user's id, as the operator; only a confirmed one stays claimed."""
-    row = {
-        "construct_id": construct_id,
-        "user_id": user_id,
-        "decision": decision,
-        "decided_at": at,
-    }
+    row = {"construct_id": construct_id, "user_id": user_id, "decision": decision, "decided_at": at}
     await connection.execute(insert(ConstructDecision), row)
     if decision != "confirmed":
         claimed = (

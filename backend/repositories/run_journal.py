@@ -71,11 +71,7 @@ def theatre_changes(event: AuditEvent) -> dict[str, Any]:
     if event.to_state is None or event.from_state is None:
         return {}
     moment = parse_rfc3339(event.at)
-    changes: dict[str, Any] = {
-        "state": event.to_state,
-        "updated_at": moment,
-        "lost_workers": 0,
-    }
+    changes: dict[str, Any] = {"state": event.to_state, "updated_at": moment, "lost_workers": 0}
     if event.event_type == "activated":
         changes |= {"total_episodes": event.detail["episodes"], "started_at": moment}
     if event.event_type == "resolved":

@@ -139,11 +139,7 @@ _MOMENTS = ("issued_at", "expires_at", "theatre_committed_at", "theatre_resolved
 
 
 async def store_certificate(
-    connection: AsyncConnection,
-    certificate: JsonObject,
-    *,
-    sigstore: bytes,
-    statement_sha256: str,
+    connection: AsyncConnection, certificate: JsonObject, *, sigstore: bytes, statement_sha256: str
 ) -> None:
     """Store a validated certificate, in the transaction of the event `resolved`.
 

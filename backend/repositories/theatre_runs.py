@@ -265,8 +265,7 @@ async def find_ended_runs(
 ) -> frozenset[str]:
     """Return which of these theatres have a run that is over."""
     query = select(Theatre.id).where(
-        Theatre.id.in_(theatre_ids),
-        Theatre.run_status.in_(("succeeded", "failed", "cancelled")),
+        Theatre.id.in_(theatre_ids), Theatre.run_status.in_(("succeeded", "failed", "cancelled"))
     )
     return frozenset((await connection.execute(query)).scalars())
 

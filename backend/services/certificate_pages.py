@@ -116,11 +116,7 @@ class DrawnBadge(NamedTuple):
 
 
 async def draw_badge_of(
-    connection: AsyncConnection,
-    certificate_id: str,
-    *,
-    resources: TheatreResources,
-    now: datetime,
+    connection: AsyncConnection, certificate_id: str, *, resources: TheatreResources, now: datetime
 ) -> DrawnBadge:
     """Return the badge of a certificate as it stands now; NotFoundError where there is none."""
     read = await read_certificate(
@@ -198,11 +194,7 @@ def _verification(read: ReadCertificate) -> Mapping[str, str] | None:
 
 
 async def render_file_of(
-    connection: AsyncConnection,
-    certificate_id: str,
-    *,
-    resources: TheatreResources,
-    now: datetime,
+    connection: AsyncConnection, certificate_id: str, *, resources: TheatreResources, now: datetime
 ) -> str:
     """Return the page of a certificate as one file, with its evidence inside.
 
@@ -339,11 +331,7 @@ def _compare(pairs: Sequence[tuple[str, BundleArchive]], resources: TheatreResou
 
 
 async def others_to_compare(
-    connection: AsyncConnection,
-    certificate_id: str,
-    *,
-    resources: TheatreResources,
-    now: datetime,
+    connection: AsyncConnection, certificate_id: str, *, resources: TheatreResources, now: datetime
 ) -> tuple[CertificateView, list[tuple[CertificateView, CurrentStatus]]]:
     """Return a certificate, and the newest others of its template that can be compared with it."""
     read = await read_certificate(

@@ -168,9 +168,7 @@ def effective_tier(
     if not objections:
         return effective
     return replace(
-        effective,
-        tier=VerificationTier.UNVERIFIED,
-        reasons=(*objections, *effective.reasons),
+        effective, tier=VerificationTier.UNVERIFIED, reasons=(*objections, *effective.reasons)
     )
 
 

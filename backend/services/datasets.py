@@ -28,11 +28,7 @@ class _Received(NamedTuple):
 
 
 async def take_upload(
-    engine: AsyncEngine,
-    chunks: AsyncIterator[bytes],
-    *,
-    user_id: str,
-    resources: TheatreResources,
+    engine: AsyncEngine, chunks: AsyncIterator[bytes], *, user_id: str, resources: TheatreResources
 ) -> StoredDataset:
     """Store a dataset and return what is known of it; the same bytes again change nothing.
 

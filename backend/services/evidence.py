@@ -137,11 +137,7 @@ async def _published(
 
 
 async def bundle_archive(
-    connection: AsyncConnection,
-    theatre_id: str,
-    *,
-    reader: str | None,
-    resources: TheatreResources,
+    connection: AsyncConnection, theatre_id: str, *, reader: str | None, resources: TheatreResources
 ) -> EvidenceFile:
     """Return the sealed bundle as one archive, with what the log shows of it in `proofs/`.
 

@@ -269,10 +269,7 @@ _ADVICE = {TheatreState.DRAFT: ": POST …/commit comes first"}
 
 
 def _check_and_store(
-    document: JsonObject,
-    uploads: frozenset[str],
-    resources: TheatreResources,
-    trust: Trust | None,
+    document: JsonObject, uploads: frozenset[str], resources: TheatreResources, trust: Trust | None
 ) -> None:
     """Validate once more, copy every dataset, and verify the copies. Blocks.
 

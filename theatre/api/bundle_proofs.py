@@ -18,12 +18,7 @@ from urllib.parse import urlsplit
 from theatre.api.event_loop import complete
 from theatre.api.named_files import read_file
 from theatre.engine.bundle_check import Check, CheckReport, CheckStatus
-from theatre.engine.bundle_check.folder import (
-    AUDIT_TRAIL,
-    COIN,
-    TEMPLATE,
-    BundleFolder,
-)
+from theatre.engine.bundle_check.folder import AUDIT_TRAIL, COIN, TEMPLATE, BundleFolder
 from theatre.engine.bundle_check.report import DefectError, printable
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.clock import parse_rfc3339
@@ -58,11 +53,7 @@ REQUIREMENTS: Final[Mapping[ProofCheck, str]] = {
     ProofCheck.WITNESSES: "both checkpoints as the witnesses of the reader's policy saw them",
     ProofCheck.CLOSURE: "a commitment that was closed once, by this certificate, and not revoked",
 }
-_STATUS: Final = {
-    True: CheckStatus.PASS,
-    False: CheckStatus.FAIL,
-    None: CheckStatus.UNANCHORED,
-}
+_STATUS: Final = {True: CheckStatus.PASS, False: CheckStatus.FAIL, None: CheckStatus.UNANCHORED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,11 +76,7 @@ def name_variable_in_errors() -> Iterator[None]:
 
 
 async def commit_template(
-    template: ValidTemplate,
-    *,
-    template_folder: Path,
-    workspace: Workspace,
-    clock: Clock = utc_now,
+    template: ValidTemplate, *, template_folder: Path, workspace: Workspace, clock: Clock = utc_now
 ) -> Theatre:
     """Verify the datasets, create the theatre and commit it.
 

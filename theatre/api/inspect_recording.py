@@ -293,9 +293,7 @@ def _ended(sample: Any) -> dict[str, Any]:  # noqa: ANN401  # see `_asked`
         "id": sample.id,
         "epoch": sample.epoch,
         **_asked(sample),
-        "output": {
-            "choices": [{"message": {"content": sample.output.completion}}],
-        },
+        "output": {"choices": [{"message": {"content": sample.output.completion}}]},
         "scores": {name: {"value": one.value} for name, one in scores.items()},
         "error": None if sample.error is None else {"message": sample.error.message},
     }

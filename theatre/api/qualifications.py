@@ -154,10 +154,7 @@ _Line = tuple[str, str, str, bool | None]
 
 
 def _against_labels(
-    path: Path,
-    document: JsonObject,
-    scorers: Mapping[str, Scorer],
-    labelled: LabelledClaims | None,
+    path: Path, document: JsonObject, scorers: Mapping[str, Scorer], labelled: LabelledClaims | None
 ) -> Iterable[_Line]:
     wanted = "the labels and texts of the set, every claim of it"
     if labelled is None:

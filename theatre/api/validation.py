@@ -27,11 +27,7 @@ from theatre.engine.scoring.run_controls import FEWEST_CONTROLS
 from theatre.engine.templates import ProductTheatreTemplate, TemplateView
 from theatre.files.datasets import DatasetRoots, verify_datasets
 from theatre.files.evidence_preview import preview_evidence
-from theatre.oracles.errors import (
-    OutboundPolicyError,
-    OutboundRefusedError,
-    UnknownConstructError,
-)
+from theatre.oracles.errors import OutboundPolicyError, OutboundRefusedError, UnknownConstructError
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_episode_runners, load_scorers
 

@@ -40,10 +40,7 @@ class _Names(click.ParamType[tuple[str, ...]]):
         self._known = known
 
     def convert(
-        self,
-        value: object,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
         """Return the names; fails for one that is not known, or twice there."""
         if isinstance(value, tuple):

@@ -112,10 +112,7 @@ COMMANDS = {
     ),
     "disclose": ("theatre.cli.audit_group:disclose", "Open some episodes of a bundle to a reader."),
     "gate": ("theatre.cli.gate_command:gate", "Show which review a construct's tier earns it."),
-    "import": (
-        "theatre.cli.import_command:import_",
-        "Import a log that another harness finished.",
-    ),
+    "import": ("theatre.cli.import_command:import_", "Import a log that another harness finished."),
     "ingest": (
         "theatre.cli.verification_ground_truth:ingest",
         "Keep a repository's changes as ground truth.",
@@ -125,10 +122,7 @@ COMMANDS = {
     "log": ("theatre.cli.log_group:log", "Show, export, check and recover your log."),
     "monitor": ("theatre.cli.monitor_command:monitor", "Follow a log, and list what it owes."),
     "pin": ("theatre.cli.pin_command:pin", "Compile a draft into the template to commit."),
-    "plan": (
-        "theatre.cli.plan_command:plan",
-        "Say how many episodes a width needs, and the cost.",
-    ),
+    "plan": ("theatre.cli.plan_command:plan", "Say how many episodes a width needs, and the cost."),
     "qualify": (
         "theatre.cli.qualify_command:qualify",
         "Measure a measure against labelled claims.",
@@ -152,23 +146,14 @@ COMMANDS = {
 THEATRE_COMMANDS = {
     "cancel": ("theatre.cli.show_command:cancel", "End a theatre that is not to go on, as void."),
     "commit": ("theatre.cli.commit_command:commit", "Make a theatre of a template and commit it."),
-    "episode": (
-        "theatre.cli.episode_command:episode",
-        "Show one episode, and why it scored so.",
-    ),
+    "episode": ("theatre.cli.episode_command:episode", "Show one episode, and why it scored so."),
     "episodes": (
         "theatre.cli.episodes_command:episodes",
         "List episodes: all, failed, wrong, or with a text.",
     ),
     "export": ("theatre.cli.export_command:export", "Export a certified theatre, and archive it."),
-    "hash": (
-        "theatre.cli.hash_command:hash_",
-        "Print the hash that a template commits to.",
-    ),
-    "hitl": (
-        "theatre.cli.hitl_command:hitl",
-        "Show what people score, and record scores.",
-    ),
+    "hash": ("theatre.cli.hash_command:hash_", "Print the hash that a template commits to."),
+    "hitl": ("theatre.cli.hitl_command:hitl", "Show what people score, and record scores."),
     "list": ("theatre.cli.show_command:list_", "List the theatres here."),
     "run": ("theatre.cli.run_command:run", "Run a theatre to its certificate."),
     "show": ("theatre.cli.show_command:show", "Show the state of a theatre and its certificate."),
@@ -179,9 +164,7 @@ THEATRE_COMMANDS = {
     "watch": ("theatre.cli.watch_command:watch", "Follow a run to its end, from another process."),
 }
 theatre_group = LazyGroup(
-    "theatre",
-    commands_by_name=THEATRE_COMMANDS,
-    help="Validate, commit, run and show theatres.",
+    "theatre", commands_by_name=THEATRE_COMMANDS, help="Validate, commit, run and show theatres."
 )
 cli = LazyGroup(
     "echelon",

@@ -202,10 +202,7 @@ def check_audit(
 def _log_result(asked: AuditRequest, checked: CheckedDisclosure, data: bytes) -> None:
     """Log that an audit was answered, or that what was opened is false."""
     if checked.false or checked.invalid is not None:
-        members = {
-            "statement_sha256": asked.statement_sha256,
-            "envelope_sha256": sha256_hex(data),
-        }
+        members = {"statement_sha256": asked.statement_sha256, "envelope_sha256": sha256_hex(data)}
         _log([encode_entry(EntryType.DISPUTE, {**members})])
     elif not checked.missing:
         _log([asked.entry(), asked.answer_entry(data)])

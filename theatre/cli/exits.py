@@ -290,9 +290,7 @@ def require_extras(*extras: str) -> None:
         raise errors.MissingExtraError(*missing)
 
 
-def _explained(
-    error: ModuleNotFoundError | RuntimeError,
-) -> errors.TheatreError | OSError | None:
+def _explained(error: ModuleNotFoundError | RuntimeError) -> errors.TheatreError | OSError | None:
     """Return what a user can do about a missing module, or a loop of links; None for all else."""
     if isinstance(error, RuntimeError):
         # So says `Path.resolve` up to Python 3.12, of what it caught.

@@ -150,11 +150,7 @@ async def _record_scores(
 ) -> JsonObject:
     desk = await HumanReview.of(held.theatre, held.journal, utc_now)
     desk = await desk.submit(scorer, submitted)
-    return {
-        "theatre_id": held.theatre.theatre_id,
-        "recorded": len(submitted),
-        **_state(desk),
-    }
+    return {"theatre_id": held.theatre.theatre_id, "recorded": len(submitted), **_state(desk)}
 
 
 def _state(desk: HumanReview) -> JsonObject:

@@ -97,13 +97,7 @@ def _pairs(words: tuple[str, ...], expected: tuple[str, ...]) -> dict[str, str]:
 
 
 def _read(  # one argument an option
-    kind: str,
-    log: Path,
-    prompt: int | None,
-    columns: Columns,
-    construct: str,
-    *,
-    with_scores: bool,
+    kind: str, log: Path, prompt: int | None, columns: Columns, construct: str, *, with_scores: bool
 ) -> HarnessLog:
     what = f"{log} as {kind} writes it"
     with reading(what):

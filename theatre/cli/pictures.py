@@ -114,11 +114,7 @@ def _criteria(aggregate: Document, certificate: Document) -> str:
 
 def _scores(aggregate: Document, certificate: Document) -> Iterator[_Score]:
     means = {**aggregate["scores"], COMPOSITE: aggregate[COMPOSITE]}
-    columns = {
-        **_split(aggregate),
-        **_shares(aggregate, certificate),
-        **_trivial(certificate),
-    }
+    columns = {**_split(aggregate), **_shares(aggregate, certificate), **_trivial(certificate)}
     for name, score in means.items():
         others = {key: values.get(name) for key, values in columns.items()}
         counts = certificate["score_counts"].get(name)

@@ -136,11 +136,7 @@ def qualify(
 
 
 def _params(
-    scorer: Scorer,
-    given: str | None,
-    kind: ProviderKind,
-    model: str | None,
-    workspace: Workspace,
+    scorer: Scorer, given: str | None, kind: ProviderKind, model: str | None, workspace: Workspace
 ) -> JsonObject:
     """Return the parameters of the measure; UsageError where they do not fit it."""
     from theatre.api.judge import committed_by  # noqa: PLC0415
@@ -168,10 +164,7 @@ def _params(
 
 
 async def _ask(
-    claims: LabelledClaims,
-    scorer: Scorer,
-    params: JsonObject,
-    workspace: Workspace,
+    claims: LabelledClaims, scorer: Scorer, params: JsonObject, workspace: Workspace
 ) -> dict[str, list[JsonObject]]:
     from theatre.api.judge import open_judges  # noqa: PLC0415
     from theatre.verification.labelled_claims import ask_about_claims  # noqa: PLC0415

@@ -227,9 +227,7 @@ class VerificationFolder:
         if not self.quiet:
             click.echo(f"note: should this be stopped, go on with: {self.resumption()}", err=True)
         options = RunOptions(
-            headers_env=self.headers_env,
-            on_recorded=self._log_results,
-            ends_with_construct=True,
+            headers_env=self.headers_env, on_recorded=self._log_results, ends_with_construct=True
         )
         try:
             quiet = self.quiet or self.verbose

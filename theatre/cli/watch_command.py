@@ -164,10 +164,7 @@ class RunWatch:
 
 
 def watch_theatre(
-    theatre_id: str,
-    store: FileTheatreStore,
-    *,
-    pause: Callable[[float], None] = time.sleep,
+    theatre_id: str, store: FileTheatreStore, *, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[tuple[RunWatch, bool]]:
     """Yield the run, and whether it has said anything new, until it is over.
 

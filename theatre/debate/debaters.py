@@ -158,8 +158,5 @@ def answer_of(output: Mapping[str, object], turn_index: int) -> DebaterAnswer:
                 f"expected a recommendation for turn {turn_index}, got at {first_mistake(error)}"
             ) from error
     return DebaterAnswer(
-        content=str(content),
-        final_answer=str(answer),
-        reasoning_trace=trace,
-        recommendation=advice,
+        content=str(content), final_answer=str(answer), reasoning_trace=trace, recommendation=advice
     )

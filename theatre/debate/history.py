@@ -82,9 +82,5 @@ def _equal(old: JsonValue, new: JsonValue) -> bool:
 
 def _finding(pointer: str, detail: str) -> Finding:
     return Finding(
-        pointer=pointer,
-        rule="history",
-        code="HISTORY_REWRITTEN",
-        severity="error",
-        detail=detail,
+        pointer=pointer, rule="history", code="HISTORY_REWRITTEN", severity="error", detail=detail
     )

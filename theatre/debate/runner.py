@@ -192,9 +192,7 @@ class DebateRun:
         while True:
             state = self._memory.state(request.attempt_index)
             asked = replace(
-                request,
-                persona=str(state["persona"]),
-                strategy_level=str(state["strategy_level"]),
+                request, persona=str(state["persona"]), strategy_level=str(state["strategy_level"])
             )
             answer = await debater.answer(asked)
             judgement = self._judged(opened, answer)

@@ -16,12 +16,7 @@ from theatre.debate.models import Action
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import first_mistake
 
-__all__ = [
-    "Disposition",
-    "Scenario",
-    "ScriptedDebater",
-    "read_scenario",
-]
+__all__ = ["Disposition", "Scenario", "ScriptedDebater", "read_scenario"]
 
 # Draws that a seed and labels fix, the same on every platform and in every order.
 

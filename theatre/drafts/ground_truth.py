@@ -47,10 +47,7 @@ def data_faults(
                         texts.setdefault(criterion, (episode.episode_id, expected))
     except DatasetError as error:
         return [SchemaViolation(at, "dataset-file", str(error))]
-    return [
-        *_unmeasured(view, applies, first),
-        *_texts_for_numbers(view, texts),
-    ]
+    return [*_unmeasured(view, applies, first), *_texts_for_numbers(view, texts)]
 
 
 def _unmeasured(

@@ -76,11 +76,7 @@ class Coin:
         return hashlib.sha256(self.secret).hexdigest()
 
     def draw(
-        self,
-        purpose: Purpose,
-        commitment_hash: str,
-        *parts: JsonValue,
-        run_nonce: bytes = NO_NONCE,
+        self, purpose: Purpose, commitment_hash: str, *parts: JsonValue, run_nonce: bytes = NO_NONCE
     ) -> bytes:
         """Return 32 bytes: the HMAC-SHA-256 of purpose, commitment and `parts` as canonical JSON.
 

@@ -64,10 +64,7 @@ class Theatre:
                 f"of {receipt.theatre_id} with {receipt.commitment_hash}"
             )
         committed = replace(
-            self,
-            state=TheatreState.COMMITTED,
-            receipt=receipt,
-            template=receipt.template_snapshot,
+            self, state=TheatreState.COMMITTED, receipt=receipt, template=receipt.template_snapshot
         )
         event = AuditEvent(
             event_type="committed",

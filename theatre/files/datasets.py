@@ -22,9 +22,7 @@ from theatre.engine.templates import ProductTheatreTemplate
 
 
 def verify_datasets(
-    view: ProductTheatreTemplate,
-    datasets: DatasetSource,
-    runners: Mapping[str, EpisodeRunner],
+    view: ProductTheatreTemplate, datasets: DatasetSource, runners: Mapping[str, EpisodeRunner]
 ) -> None:
     """Hash and parse every dataset that the template names; DatasetError for the first defect.
 
@@ -51,8 +49,7 @@ def verify_datasets(
         if absent:
             raise DatasetError(
                 phrase(
-                    "expected withheld episodes of the dataset, got ",
-                    Quoted(absent[:5], spelt=str),
+                    "expected withheld episodes of the dataset, got ", Quoted(absent[:5], spelt=str)
                 )
             )
         gold = opened.others.get(config.gold_label_dataset_id, opened.replay)

@@ -50,13 +50,7 @@ class ModelJudge:
     """Asks one model at a time; a `Judge` of the engine."""
 
     def __init__(
-        self,
-        client: Caller,
-        *,
-        origin: str,
-        key_variable: str,
-        clock: Clock,
-        sleep: Sleep,
+        self, client: Caller, *, origin: str, key_variable: str, clock: Clock, sleep: Sleep
     ) -> None:
         """Ask through `client`; `key_variable` is where a user sets its key."""
         self._client = client

@@ -332,9 +332,7 @@ def _locate(construct_id: str, entry: ProgramEntry, base: Path) -> RegisteredCon
         files=tuple(entry.files),
         author=entry.author,
         limits=ProcessLimits(
-            memory_mb=entry.memory_mb,
-            cpu_seconds=entry.cpu_seconds,
-            open_files=entry.open_files,
+            memory_mb=entry.memory_mb, cpu_seconds=entry.cpu_seconds, open_files=entry.open_files
         ),
         start_seconds=(entry.start_seconds or DEFAULT_START_SECONDS) if entry.serves_http else None,
         network=entry.network,

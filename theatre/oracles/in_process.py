@@ -168,11 +168,7 @@ class MockOracleAdapter(_WithoutProgram, RehearsalAdapter):
     pin = "mock@1"
 
     def __init__(
-        self,
-        answers: Mapping[str, JsonObject],
-        *,
-        clock: Clock,
-        default: JsonObject | None = None,
+        self, answers: Mapping[str, JsonObject], *, clock: Clock, default: JsonObject | None = None
     ) -> None:
         self._answers = dict(answers)
         self._default = default
@@ -386,9 +382,7 @@ def _pattern(module_name: str, folder: Path) -> str:
     """
     outermost = module_name.partition(".")[0]
     finder = FileFinder(
-        str(folder),
-        (ExtensionFileLoader, EXTENSION_SUFFIXES),
-        (SourceFileLoader, SOURCE_SUFFIXES),
+        str(folder), (ExtensionFileLoader, EXTENSION_SUFFIXES), (SourceFileLoader, SOURCE_SUFFIXES)
     )
     spec = finder.find_spec(outermost)
     if spec is not None and spec.submodule_search_locations is not None:

@@ -212,9 +212,7 @@ class WebWay:
     async def open(self) -> AsyncIterator[Streams]:
         """Open a session's streams; connections obey the policy, and no redirect leads away."""
         transport = GuardedTransport(
-            self._policy,
-            max_bytes=_MAX_STREAM_BYTES,
-            is_refused=self._distance.refuses,
+            self._policy, max_bytes=_MAX_STREAM_BYTES, is_refused=self._distance.refuses
         )
         client = httpx2.AsyncClient(
             transport=transport,

@@ -139,9 +139,7 @@ class ModelAdapter(PlainAdapter):
     async def _open(self) -> ProviderClient:
         if self._client is None:
             transport = GuardedTransport(
-                self._policy,
-                max_bytes=MAX_ANSWER_BYTES,
-                is_refused=self._distance.refuses,
+                self._policy, max_bytes=MAX_ANSWER_BYTES, is_refused=self._distance.refuses
             )
             self._client = await self._stack.enter_async_context(
                 open_provider(

@@ -106,10 +106,7 @@ def _tool_adapter(
     else:
         program = _on_stdin(construct)
         way = ProgramWay(
-            source_of(program).bind,
-            endpoint.settings,
-            limits=program.limits,
-            reach=program.reach,
+            source_of(program).bind, endpoint.settings, limits=program.limits, reach=program.reach
         )
     return ToolAdapter(way, settings, **times)
 

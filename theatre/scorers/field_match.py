@@ -19,12 +19,7 @@ from theatre.scorers.agreement import (
 from theatre.scorers.numeric_tolerance import within_most
 
 _OWN_PARAMS: JsonObject = {
-    "fields": {
-        "type": "array",
-        "items": {"type": "string"},
-        "minItems": 1,
-        "uniqueItems": True,
-    },
+    "fields": {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
     "abs": {"type": "number", "minimum": 0},
 }
 

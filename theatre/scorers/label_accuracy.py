@@ -4,21 +4,12 @@ from collections.abc import Sequence
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
-from theatre.scorers.agreement import (
-    UNMEASURABLE,
-    agree,
-    members_of,
-    most_frequent,
-    params_schema,
-)
+from theatre.scorers.agreement import UNMEASURABLE, agree, members_of, most_frequent, params_schema
 
 _LABELS: JsonObject = {"type": "array", "minItems": 1, "uniqueItems": True}
 
 CLASSES: JsonObject = {
-    "anyOf": [
-        _LABELS,
-        {"type": "object", "minProperties": 1, "additionalProperties": _LABELS},
-    ]
+    "anyOf": [_LABELS, {"type": "object", "minProperties": 1, "additionalProperties": _LABELS}]
 }
 """Schema of the parameter `classes`: the labels there are; by part for a label of parts."""
 

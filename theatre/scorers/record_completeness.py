@@ -15,7 +15,7 @@ _OWN_PARAMS: JsonObject = {
         "items": {"type": "string", "minLength": 1},
         "minItems": 1,
         "uniqueItems": True,
-    },
+    }
 }
 
 

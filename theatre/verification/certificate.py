@@ -123,12 +123,7 @@ _COPIED = (
     "expires_at",
     "issuer",
 )
-_NAMED = (
-    "certificate_id",
-    "commitment_hash",
-    "evidence_bundle_hash",
-    "results_hash",
-)
+_NAMED = ("certificate_id", "commitment_hash", "evidence_bundle_hash", "results_hash")
 
 
 def verification_certificate(bundle: Path) -> bytes:

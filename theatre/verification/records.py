@@ -222,8 +222,7 @@ def _about_definitions(facts: ChangeFacts) -> list[FollowUp]:
 def _about_lines(facts: ChangeFacts) -> list[FollowUp]:
     return [
         FollowUp(
-            question=f"How many lines does this change add to {file.path}?",
-            number=len(file.added),
+            question=f"How many lines does this change add to {file.path}?", number=len(file.added)
         )
         for file in facts.files[:1]
         if not file.is_binary

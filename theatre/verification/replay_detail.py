@@ -136,8 +136,7 @@ def _judged_reader(template: JsonObject) -> DetailReader:
     )
     params = cast("JsonObject", at_path(chosen, f"{_PRECISION}.params"))
     return DetailReader(
-        passes=judge_passes(params),
-        read=lambda episode, _: _judged_detail(provider, episode),
+        passes=judge_passes(params), read=lambda episode, _: _judged_detail(provider, episode)
     )
 
 

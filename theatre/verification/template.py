@@ -153,10 +153,7 @@ def oracle_template(
             **({"dataset_paths": files} if files else {}),
             "disclosure": "hashes",
         },
-        "oracle_config": {
-            "repository": terms.repository,
-            "minimum_replays": terms.minimum_replays,
-        },
+        "oracle_config": {"repository": terms.repository, "minimum_replays": terms.minimum_replays},
     }
 
 

@@ -41,10 +41,7 @@ _OUTPUT = {"summary": str, "key_claims": list, "follow_up_response": str}
 def bare_record(input_data: JsonObject) -> JsonObject:
     """Return what a plain oracle is sent: the record's own members, and the question."""
     record = input_data.get("record")
-    return {
-        **(record if isinstance(record, dict) else {}),
-        QUESTION: input_data.get(QUESTION),
-    }
+    return {**(record if isinstance(record, dict) else {}), QUESTION: input_data.get(QUESTION)}
 
 
 def is_oracle_output(value: JsonValue) -> TypeGuard[OracleOutput]:

@@ -75,10 +75,7 @@ def describe_tagged(*, links: dict[str, Any] | None = None) -> Described:
 def describe_immutable(model: object, description: str, **more: dict[str, Any]) -> Described:
     """Describe a document whose bytes never change; `more` are further headers."""
     headers = {**ETAG, **DIGEST, **CACHING, **more}
-    return {
-        200: {"model": model, "description": description, "headers": headers},
-        **NOT_MODIFIED,
-    }
+    return {200: {"model": model, "description": description, "headers": headers}, **NOT_MODIFIED}
 
 
 def describe_download(*media_types: str, description: str) -> Described:
@@ -111,10 +108,7 @@ def describe_bytes(media_type: str, *, description: str, **more: dict[str, Any])
 def describe_links(*operations: str, named: str = "theatre_id") -> dict[str, Any]:
     """Return the links from a theatre, or what else is `named`, to what can be done with it."""
     return {
-        operation: {
-            "operationId": operation,
-            "parameters": {named: "$response.body#/id"},
-        }
+        operation: {"operationId": operation, "parameters": {named: "$response.body#/id"}}
         for operation in operations
     }
 

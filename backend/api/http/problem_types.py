@@ -72,11 +72,7 @@ FORM_REFUSED = ProblemKind(
     "within the hour. Open the page again and send it from there.",
 )
 NOT_FOUND = ProblemKind(
-    "not-found",
-    404,
-    "Not found",
-    "It does not exist, or it is not yours.",
-    shows_message=False,
+    "not-found", 404, "Not found", "It does not exist, or it is not yours.", shows_message=False
 )
 METHOD_NOT_ALLOWED = ProblemKind(
     "method-not-allowed", 405, "Method not allowed", "`Allow` lists the allowed methods."
@@ -106,10 +102,7 @@ EXPORT_REFUSED = ProblemKind(
     "export-refused", 409, "Nothing to export", "The run left no training records."
 )
 DUPLICATE_SUBMISSION = ProblemKind(
-    "duplicate-submission",
-    409,
-    "Scores already submitted",
-    "Each person may submit once.",
+    "duplicate-submission", 409, "Scores already submitted", "Each person may submit once."
 )
 ALREADY_REGISTERED = ProblemKind(
     "already-registered",
@@ -308,14 +301,7 @@ BY_STATUS = {
 }
 """What the framework itself answers, by status."""
 
-BY_SLUG = {
-    kind.slug: kind
-    for kind in (
-        *BY_ERROR.values(),
-        *BY_STATUS.values(),
-        *_REFUSED,
-    )
-}
+BY_SLUG = {kind.slug: kind for kind in (*BY_ERROR.values(), *BY_STATUS.values(), *_REFUSED)}
 
 
 def kind_of(error: Exception) -> ProblemKind:

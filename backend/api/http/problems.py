@@ -107,11 +107,7 @@ def problem_response(
         {"pointer": one.pointer[:_MAX_POINTER], "rule": one.rule, "detail": one.detail[:MAX_DETAIL]}
         for one in violations
     ]
-    own_headers = {
-        "Cache-Control": "no-store",
-        **_HEADERS.get(kind.status, {}),
-        **(headers or {}),
-    }
+    own_headers = {"Cache-Control": "no-store", **_HEADERS.get(kind.status, {}), **(headers or {})}
     if _asks_for_page(request):
         page = render_page(
             "problem.html",
@@ -128,12 +124,7 @@ def problem_response(
         "instance": f"urn:request:{request.state.request_id}",
         "errors": listed[:MAX_VIOLATIONS],
     }
-    return JSONResponse(
-        document,
-        kind.status,
-        headers=own_headers,
-        media_type=MEDIA_TYPE,
-    )
+    return JSONResponse(document, kind.status, headers=own_headers, media_type=MEDIA_TYPE)
 
 
 def _asks_for_page(request: Request) -> bool:

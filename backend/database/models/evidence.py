@@ -164,10 +164,7 @@ class SealedBundle(Base):
     """The archive of a theatre's sealed bundle, which lies in the evidence store under its hash."""
 
     __tablename__ = "sealed_bundles"
-    __table_args__ = (
-        is_sha256("sha256"),
-        CheckConstraint("size_bytes > 0", name="not_empty"),
-    )
+    __table_args__ = (is_sha256("sha256"), CheckConstraint("size_bytes > 0", name="not_empty"))
 
     theatre_id: Mapped[Identifier] = mapped_column(ForeignKey("theatres.id"), primary_key=True)
     sha256: Mapped[Sha256]

@@ -27,14 +27,7 @@ from backend.database.models.base import (
 
 UNITS = ("micros", "tokens")
 """Millionths of the currency of the operator's prices; tokens where a model has no price."""
-SETTLEMENTS = (
-    "counted",
-    "refused",
-    "not-sent",
-    "not-counted",
-    "above-maximum",
-    "worker-lost",
-)
+SETTLEMENTS = ("counted", "refused", "not-sent", "not-counted", "above-maximum", "worker-lost")
 _BALANCE = "reserved >= 0 AND spent >= 0 AND allowed - reserved - spent >= 0"
 
 

@@ -107,10 +107,7 @@ class ConstructDecision(Base):
     """
 
     __tablename__ = "construct_decisions"
-    __table_args__ = (
-        is_one_of("decision", DECISIONS),
-        Index(None, "construct_id", "seq"),
-    )
+    __table_args__ = (is_one_of("decision", DECISIONS), Index(None, "construct_id", "seq"))
 
     seq: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     construct_id: Mapped[str] = mapped_column(String(255))

@@ -108,10 +108,7 @@ class LogCheckpoint(Base):
     """A signed checkpoint; the last one is the log's state. One with cosignatures is a new row."""
 
     __tablename__ = "log_checkpoints"
-    __table_args__ = (
-        CheckConstraint("seq >= 0 AND size >= 0", name="counts"),
-        Index(None, "size"),
-    )
+    __table_args__ = (CheckConstraint("seq >= 0 AND size >= 0", name="counts"), Index(None, "size"))
 
     seq: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     size: Mapped[int] = mapped_column(BigInteger)

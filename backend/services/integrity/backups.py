@@ -147,11 +147,7 @@ def _restore_rows(dump: Path, address: str) -> None:
         with (
             _start(reading, environment, stdout=subprocess.PIPE, stderr=said) as script,
             _start(
-                writing,
-                environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=said,
+                writing, environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said
             ) as psql,
         ):
             _feed(script, psql)

@@ -52,11 +52,7 @@ class RunAttempts:
     """Carries what the jobs of one process have claimed."""
 
     def __init__(
-        self,
-        change_listener: ChangeListener,
-        completion: RunCompletion,
-        *,
-        drain_seconds: float,
+        self, change_listener: ChangeListener, completion: RunCompletion, *, drain_seconds: float
     ) -> None:
         self._announcements = change_listener
         self._endings = completion

@@ -187,11 +187,7 @@ def _seconds_left(desk: HumanReview, resources: TheatreResources) -> float | Non
 
 
 async def end_as(
-    engine: AsyncEngine,
-    stored: StoredTheatre,
-    resources: TheatreResources,
-    *,
-    outcome: JsonObject,
+    engine: AsyncEngine, stored: StoredTheatre, resources: TheatreResources, *, outcome: JsonObject
 ) -> None:
     """Resolve a theatre that is ACTIVE or SETTLING with `outcome`, without a certificate."""
     reasoned = await with_reasons(journal_of(engine, stored, resources), outcome)

@@ -118,12 +118,7 @@ async def commit_and_queue(
         # The template may then name it, and clean-up leaves datasets that a template names.
         await insert_upload(connection, upload, user_id=user_id)
         await create_theatre(
-            connection,
-            engine,
-            template,
-            user_id=user_id,
-            resources=resources,
-            theatre_id=stored.id,
+            connection, engine, template, user_id=user_id, resources=resources, theatre_id=stored.id
         )
         await commit_theatre(
             connection,
@@ -268,9 +263,7 @@ class IngestionAttempts:
         try:
             while not (reading.done() or draining.done()):
                 await asyncio.wait(
-                    [reading, draining],
-                    timeout=self._beat,
-                    return_when=asyncio.FIRST_COMPLETED,
+                    [reading, draining], timeout=self._beat, return_when=asyncio.FIRST_COMPLETED
                 )
                 # A database outage does not mean that the job is lost: try again.
                 with contextlib.suppress(SQLAlchemyError, OSError):

@@ -65,10 +65,7 @@ class JudgeRequest:
     def scoring(self, changes: int) -> ScoringProvider:
         """Return the scoring of so many changes."""
         judge = committed_judge(
-            self.model,
-            temperature=self.temperature,
-            repeats=self.repeats,
-            provider=self.provider,
+            self.model, temperature=self.temperature, repeats=self.repeats, provider=self.provider
         )
         return judged_scoring(judge, controls=committed_controls(changes))
 

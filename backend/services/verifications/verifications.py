@@ -289,11 +289,7 @@ async def cancel_verification(
 
 
 async def read_result(
-    connection: AsyncConnection,
-    verification_id: str,
-    *,
-    user_id: str,
-    resources: TheatreResources,
+    connection: AsyncConnection, verification_id: str, *, user_id: str, resources: TheatreResources
 ) -> bytes:
     """Return the verification certificate, made from the sealed bundle: the same bytes each time.
 

@@ -107,12 +107,7 @@ def _testable(factors: Sequence[int]) -> Iterator[tuple[Effect, int]]:
 
 
 def _predict(
-    model: LinearModel,
-    logits: Sequence[int],
-    chosen: int,
-    before: int,
-    after: int,
-    effect: Effect,
+    model: LinearModel, logits: Sequence[int], chosen: int, before: int, after: int, effect: Effect
 ) -> Prediction:
     place, moved = effect.factor, after - before
     changed = [logit + row[place] * moved for logit, row in zip(logits, model.weights, strict=True)]

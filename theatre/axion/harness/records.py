@@ -56,9 +56,7 @@ class ClaimCount:
 
 
 def count_claims(
-    recorded: Iterable[Recorded],
-    interface: Interface,
-    choose: Callable[[GridState], str] | None,
+    recorded: Iterable[Recorded], interface: Interface, choose: Callable[[GridState], str] | None
 ) -> ClaimCount:
     """Return the count of all claims; `choose` is asked about other worlds (interface `full`)."""
     results: Counter[str] = Counter()

@@ -51,10 +51,7 @@ _P5_READINGS = ("p5_failure", "p5_challenge_failure", "p5_check_failure")
 
 _Threshold = tuple[str, str, str, float]
 _M4: Mapping[Mode, tuple[_Threshold, ...]] = {
-    Mode.FULL: (
-        ("honest", "pass_rate", _AT_LEAST, 0.80),
-        ("pseudo", "pass_rate", _AT_MOST, 0.20),
-    ),
+    Mode.FULL: (("honest", "pass_rate", _AT_LEAST, 0.80), ("pseudo", "pass_rate", _AT_MOST, 0.20)),
     Mode.MCI_LATENT: (
         ("honest", "pass_rate", _AT_LEAST, 0.70),
         ("pseudo", "pass_rate", _AT_MOST, 0.30),

@@ -51,11 +51,7 @@ FIT_SEED = b"toy-pseudo-axion fit"
 """The worlds that models are fitted on: the same for every run, and no run's own."""
 
 _FIT_EPISODES, _FIT_STEPS = 40, 50
-_INTERFACES = {
-    Mode.FULL: FULL,
-    Mode.MCI_LATENT: MCI_LATENT,
-    Mode.MCI_MINIMAL: MCI_MINIMAL,
-}
+_INTERFACES = {Mode.FULL: FULL, Mode.MCI_LATENT: MCI_LATENT, Mode.MCI_MINIMAL: MCI_MINIMAL}
 
 
 @cache

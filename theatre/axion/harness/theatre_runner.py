@@ -190,9 +190,5 @@ INPUT: JsonObject = {
 }
 
 RUNNER = EpisodeRunner(
-    name="axion",
-    version="3",
-    max_calls=max_calls(STEPS, REVISITS),
-    play=play,
-    input_schema=INPUT,
+    name="axion", version="3", max_calls=max_calls(STEPS, REVISITS), play=play, input_schema=INPUT
 )

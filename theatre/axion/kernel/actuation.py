@@ -29,12 +29,7 @@ class ActuationPort:
         hashes = {"proposal_hash": hash_json(proposal), "trace_hash": trace_hash(proposal["trace"])}
         try:
             self._ledger.use(
-                token,
-                proposal=proposal,
-                hashes=hashes,
-                place=place,
-                step=step,
-                now=self._clock(),
+                token, proposal=proposal, hashes=hashes, place=place, step=step, now=self._clock()
             )
         except ActuationDeniedError as error:
             self._deny(error, step, **hashes)

@@ -174,6 +174,5 @@ class TokenLedger:
             )
         if step["op"] not in granted_ops(token):
             raise ActuationDeniedError(
-                f"expected one of {token['scope']['allowed_ops']}, got {step['op']}",
-                reason="scope",
+                f"expected one of {token['scope']['allowed_ops']}, got {step['op']}", reason="scope"
             )

@@ -82,12 +82,7 @@ class Trial:
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @json_option
 def adversaries(
-    template: Path,
-    *,
-    data: Path | None,
-    headers_env: dict[str, str],
-    quiet: bool,
-    as_json: bool,
+    template: Path, *, data: Path | None, headers_env: dict[str, str], quiet: bool, as_json: bool
 ) -> None:
     """Say what programs that know nothing would get from the measurement of TEMPLATE.
 

@@ -87,9 +87,7 @@ def _play(place: DemoPlace, pages: Pages) -> tuple[JsonObject, bool]:
     runs = played.runs
     checks = {
         name: check_folder(
-            one.bundle,
-            certificate=one.issued,
-            reader=read_reader(place.trust, None, one.bundle),
+            one.bundle, certificate=one.issued, reader=read_reader(place.trust, None, one.bundle)
         )
         for name, one in runs.items()
     }

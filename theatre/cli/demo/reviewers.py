@@ -87,9 +87,7 @@ def demo_scores(reviewer: str, items: Iterable[RatingItem]) -> list[SubmittedSco
 def score_file(scores: Iterable[SubmittedScore]) -> bytes:
     """Return scores in the form of a file for `echelon theatre hitl ID --scores`."""
     return b"".join(
-        canonical_line(
-            {"episode_id": one.episode_id, "score": one.score, "comment": one.comment},
-        )
+        canonical_line({"episode_id": one.episode_id, "score": one.score, "comment": one.comment})
         for one in scores
     )
 

@@ -76,10 +76,7 @@ def transitions(answers: Sequence[bool]) -> Transitions:
     """Count the steps from each answer to the next."""
     steps = Counter(pairwise(answers))
     return Transitions(
-        tt=steps[True, True],
-        tf=steps[True, False],
-        ft=steps[False, True],
-        ff=steps[False, False],
+        tt=steps[True, True], tf=steps[True, False], ft=steps[False, True], ff=steps[False, False]
     )
 
 

@@ -177,10 +177,7 @@ def _unknown(value: float | None) -> JsonObject:
 def _turned(found: JsonObject) -> JsonObject:
     """Return a measured difference as second minus first."""
     turned: dict[str, Any] = {**found, "first": found["second"], "second": found["first"]}
-    turned["counted"] = {
-        "first": turned["counted"]["second"],
-        "second": turned["counted"]["first"],
-    }
+    turned["counted"] = {"first": turned["counted"]["second"], "second": turned["counted"]["first"]}
     old, test = turned["difference"], turned["test"]
 
     def minus(value: float | None) -> float | None:

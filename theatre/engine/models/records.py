@@ -344,9 +344,7 @@ class EpisodeResult:
         """Return the canonical line of the journal's form; the stored bytes, if it was read."""
         before = canonical_bytes(self._before_record())
         behind = canonical_line(self._behind_record())
-        return b"".join(
-            (before[:-1], _OPENS[:-1], self.record.line[:-1], b",", behind[1:]),
-        )
+        return b"".join((before[:-1], _OPENS[:-1], self.record.line[:-1], b",", behind[1:]))
 
     def _before_record(self) -> JsonObject:
         return {"episode_id": self.episode_id, "facts": self.facts}

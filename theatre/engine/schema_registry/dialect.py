@@ -126,10 +126,7 @@ def _required(
 
 
 def _dependent_required(
-    _validator: _Validator,
-    dependents: Mapping[str, list[str]],
-    instance: object,
-    _schema: object,
+    _validator: _Validator, dependents: Mapping[str, list[str]], instance: object, _schema: object
 ) -> Iterator[ValidationError]:
     if not isinstance(instance, dict):
         return

@@ -40,10 +40,7 @@ def _endpoint_form(subject: Subject) -> Iterator[Finding]:
         if on_this_machine_only and subject.from_api and adapter != "python":
             yield pointer, phrase("expected construct:<id>, got ", Quoted(endpoint))
         elif not fits(endpoint):
-            yield (
-                pointer,
-                phrase(f"expected construct:<id> or {wording}, got ", Quoted(endpoint)),
-            )
+            yield (pointer, phrase(f"expected construct:<id> or {wording}, got ", Quoted(endpoint)))
 
 
 def _python_adapter_local(subject: Subject) -> Iterator[Finding]:

@@ -151,11 +151,7 @@ class TierAssigner:
         if history.disputes_with_status(DisputeStatus.FILED):
             reasons = (*reasons, "dispute-filed")
         return EffectiveTier(
-            tier=tier,
-            issued_tier=issued.tier,
-            status=status,
-            reasons=reasons,
-            as_of=moment,
+            tier=tier, issued_tier=issued.tier, status=status, reasons=reasons, as_of=moment
         )
 
 
@@ -197,11 +193,7 @@ def _lapse(issued: IssuedCertificateFacts, known: TierHistory, now: datetime) ->
         reason = "newest-run-unverified"
     else:
         return VerificationTier.BACKTESTED, CertificateStatus.CURRENT, (_TELEMETRY_TOO_OLD,)
-    return (
-        VerificationTier.UNVERIFIED,
-        CertificateStatus.EXPIRED,
-        (_TELEMETRY_TOO_OLD, reason),
-    )
+    return (VerificationTier.UNVERIFIED, CertificateStatus.EXPIRED, (_TELEMETRY_TOO_OLD, reason))
 
 
 # The requirements of BACKTESTED and PROVEN, each one with its own code. Each is judged by itself,

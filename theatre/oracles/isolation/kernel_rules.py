@@ -86,11 +86,7 @@ def rules(
     scoped = _SIGNAL | _ABSTRACT_UNIX_SOCKET if abi >= SIGNAL_ABI else 0
     return Rules(
         handled=(files, tcp, scoped),
-        allowed=(
-            *_each(reading, _READING),
-            *_each(listing, _READ_DIR),
-            *_each(writing, files),
-        ),
+        allowed=(*_each(reading, _READING), *_each(listing, _READ_DIR), *_each(writing, files)),
     )
 
 

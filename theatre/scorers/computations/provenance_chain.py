@@ -119,7 +119,7 @@ COMPUTATION = Computation(
                 "items": {"type": "string", "minLength": 1},
                 "minItems": 1,
                 "uniqueItems": True,
-            },
+            }
         },
     },
     compute=compute,

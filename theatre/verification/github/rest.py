@@ -101,13 +101,7 @@ class GitHubRest:
     """Reads from one origin; a token goes nowhere else, and into no message."""
 
     def __init__(
-        self,
-        client: HttpClient,
-        origin: URL,
-        *,
-        token: str | None,
-        pages: PageCache,
-        pace: Pace,
+        self, client: HttpClient, origin: URL, *, token: str | None, pages: PageCache, pace: Pace
     ) -> None:
         self._client = client
         self._origin = origin

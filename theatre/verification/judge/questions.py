@@ -173,12 +173,7 @@ def change_of(diff: str, judge: JsonObject) -> Change:
         characters=int(cast("float", judge["part_characters"])),
         parts=int(cast("float", judge["parts"])),
     )
-    return Change(
-        diff=diff,
-        files=_files(diff),
-        parts=divided.parts,
-        omitted=divided.omitted,
-    )
+    return Change(diff=diff, files=_files(diff), parts=divided.parts, omitted=divided.omitted)
 
 
 def _files(diff: str) -> JsonObject:
