@@ -1,7 +1,5 @@
 """The application: what it is made of, and what lives as long as it runs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

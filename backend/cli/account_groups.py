@@ -1,7 +1,5 @@
 """`echelon admin user …`, `invite …` and `budget …`: who may use the service, and for how much."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,7 +1,5 @@
 """`echelon admin …`: what the operator does with what is stored, and says of claims."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Commands' work in the service's database, with or without a running service."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`echelon key …`: keys for tools, and the keys that sign certificates and the log."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from datetime import datetime

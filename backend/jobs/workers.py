@@ -5,8 +5,6 @@ Upkeep has a separate worker: long runs would starve it (docs/adr/0114). So have
 mostly wait for other services and must not keep runs waiting (docs/adr/0150).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

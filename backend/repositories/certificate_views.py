@@ -1,7 +1,5 @@
 """Public reads of certificates: the bytes, and the columns that lists need."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -62,7 +60,7 @@ class CertificateView(NamedTuple):
     total_episodes: int
 
     @classmethod
-    def of(cls, row: Sequence[Any]) -> CertificateView:
+    def of(cls, row: Sequence[Any]) -> "CertificateView":
         """Return the view of a row of SHOWN."""
         return cls(StoredCertificate._make(row[: len(STORED)]), *row[len(STORED) :])
 

@@ -4,8 +4,6 @@ A row is an index and is not believed: `backend.services.transparency.signatures
 signed document.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, cast
@@ -53,7 +51,7 @@ class StoredCertificate(NamedTuple):
         """Return the columns that follow from what is signed."""
         return self[: len(_INDEXED)]
 
-    def disowned(self) -> StoredCertificate:
+    def disowned(self) -> "StoredCertificate":
         """Return the row of a certificate that is not signed: without score, tier and expiry."""
         return self._replace(
             composite_score=None,

@@ -4,8 +4,6 @@ Only runs without objections count (`counted_runs`). The newest of them decides,
 neither the best run nor the last certified one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -55,7 +53,7 @@ async def route(
     construct_version: str | None,
     declared_review: str | None,
     resources: TheatreResources,
-    records: RunRecords,
+    records: "RunRecords",
     now: datetime,
 ) -> RoutingAnswer:
     """Return how far a construct is trusted at `now`. Never raises for an unknown one."""

@@ -1,7 +1,5 @@
 """Theatres: made, read, listed and committed."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

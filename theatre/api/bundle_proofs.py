@@ -5,8 +5,6 @@ or, where a bundle is his own, the one of his own keys. What lies in the bundle 
 it unasked: a liar would put his own there. Source: docs/contract/trust.md §1, §6.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

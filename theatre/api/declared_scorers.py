@@ -5,8 +5,6 @@ A run takes it by its entry point of the group `echelon.scorers`, as every score
 the check says so, `unavailable`, and gives no verdict that is worth anything.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Qualifications of measures: written, signed, and checked again by anyone."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

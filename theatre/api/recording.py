@@ -4,8 +4,6 @@ The run goes through the same engine, journal and log as any other, in a thread 
 of its own, since the other program has its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Sequence
@@ -36,7 +34,7 @@ class RecordedRun:
     @classmethod
     def begin(
         cls, template: JsonObject, folder: Path, episode_ids: Sequence[str], workspace: Workspace
-    ) -> RecordedRun:
+    ) -> "RecordedRun":
         """Commit `template`, let the log have it, and return; only then may anything be asked.
 
         `episode_ids` are those of the dataset, in its order. Errors as `commit_template` and a

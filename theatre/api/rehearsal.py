@@ -4,8 +4,6 @@ It goes through the real engine in a store of its own, which is removed afterwar
 what a rehearsal has shown cannot be gone on with as a run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """A theatre to its certificate, or on from where it stopped, and what came of it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The folders and settings of this machine; the only reader of the environment variables."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Mapping
@@ -61,7 +59,7 @@ class Workspace:
     code_folder: Path | None = None
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workspace:
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Workspace":
         """Read the settings."""
         roots = environment.get("ECHELON_DATASET_ROOTS", "").split(os.pathsep)
         constructs = environment.get("ECHELON_CONSTRUCTS")

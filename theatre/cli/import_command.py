@@ -1,7 +1,5 @@
 """`echelon import`: a finished log as ground truth, or as a run that says it was imported."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

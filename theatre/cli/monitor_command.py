@@ -1,7 +1,5 @@
 """`echelon monitor`: follow a log, hold it to what was seen of it, and list what it owes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib
@@ -53,7 +51,7 @@ class Seen:
     entries_bytes: int = 0
 
     @classmethod
-    def read(cls, folder: Path) -> Seen:
+    def read(cls, folder: Path) -> "Seen":
         """Read the state; what was appended to the entries after it was saved is cut."""
         path = folder / "state.json"
         if not path.exists():

@@ -1,7 +1,5 @@
 """`echelon reproduce`: the run of a bundle made again with the coin that it reveals."""
 
-from __future__ import annotations
-
 import asyncio
 from enum import StrEnum
 from itertools import zip_longest

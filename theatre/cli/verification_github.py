@@ -1,7 +1,5 @@
 """GitHub for the command line: which interface, which token, and how long to wait."""
 
-from __future__ import annotations
-
 import asyncio
 import random  # noqa: TID251  # the composition root; nothing that is kept depends on it
 import re

@@ -1,7 +1,5 @@
 """Runs the verification in a folder, and prints the result, or how to go on."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shlex

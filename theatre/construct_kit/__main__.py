@@ -4,8 +4,6 @@ What `echelon construct serve` does, for a machine that has only this package: `
 starts constructs with it.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Made of the standard library, for a machine or a network of one's own: it knows 
 TLS. Whatever faces the world is in front of it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -1,7 +1,5 @@
 """From `module:name` to a callable: imported from one folder, and from its source."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import traceback

@@ -3,8 +3,6 @@
 Source: docs/contract/evidence.md §2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,7 +58,7 @@ class CommitmentReceipt:
         return {name: getattr(self, name) for name in _MEMBERS}
 
     @classmethod
-    def from_document(cls, document: JsonObject) -> CommitmentReceipt:
+    def from_document(cls, document: JsonObject) -> "CommitmentReceipt":
         """Read a receipt back; CommitmentError unless it is whole and its hash recomputes."""
         odd = {
             name

@@ -4,8 +4,6 @@ Source: docs/contract/evidence.md §4. Written in a temporary folder next to its
 durable, renamed once: a half-written bundle is never visible.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib
@@ -147,7 +145,7 @@ class EvidenceBundleBuilder:
                 target.write(line)
 
     @contextlib.contextmanager
-    def open_file(self, path: str) -> Iterator[_SummedFile]:
+    def open_file(self, path: str) -> "Iterator[_SummedFile]":
         """Open `path` for writing; on leaving, it is durable and in the inventory.
 
         Raises BundleError for a second write, and for a path that is not plain and relative.
@@ -171,7 +169,7 @@ class EvidenceBundleBuilder:
                 path=path, size_bytes=summed.size, sha256=summed.hexdigest()
             )
 
-    def invocation_writer(self, total: int) -> InvocationWriter:
+    def invocation_writer(self, total: int) -> "InvocationWriter":
         """Return the writer of `invocations/` for a dataset of `total` episodes."""
         return InvocationWriter(self, in_parts=total > PART_SIZE)
 
@@ -201,7 +199,7 @@ class EvidenceBundleBuilder:
         """Write `manifest.json`; it must be last, because it lists every other file."""
         self.write_document("manifest.json", manifest.as_document())
 
-    def seal(self, as_checked: Mapping[str, FileStamp]) -> Path:
+    def seal(self, as_checked: "Mapping[str, FileStamp]") -> Path:
         """Make the draft durable and give it its final name in one step; return that path.
 
         `as_checked` are its `file_stamps` from before it was checked: BundleError where any file

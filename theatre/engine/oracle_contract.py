@@ -4,8 +4,6 @@ The same strict reader serves every adapter, so a construct cannot be judged dif
 the wire it sits on.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -94,7 +92,7 @@ class Isolation:
         """Return the four members."""
         return {**asdict(self)}
 
-    def covers(self, other: Isolation) -> bool:
+    def covers(self, other: "Isolation") -> bool:
         """Return whether all that `other` closes is closed here too."""
         return (self.files, self.processes, self.network) == (
             self.files or other.files,

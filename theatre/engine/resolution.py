@@ -6,8 +6,6 @@ episode while the theatre is ACTIVE; the others run once in SETTLING. A step tha
 with a step that this version cannot execute is refused before the first call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -181,7 +179,7 @@ class ResolutionStateMachine:
         )
         return (*failed, *(code for result in self.results for code in _codes_of(result)))
 
-    def advance(self, step_id: str, outcome: StepOutcome) -> ResolutionStateMachine:
+    def advance(self, step_id: str, outcome: StepOutcome) -> "ResolutionStateMachine":
         """Return the programme with the current step settled, and those that are skipped for it.
 
         Raises ProgrammeError for any other step.

@@ -4,8 +4,6 @@ Every step returns the theatre after it and the audit event that records it; not
 in place. Source: docs/requirements.md R1; docs/adr/0051.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
@@ -37,7 +35,7 @@ class Theatre:
     @classmethod
     def create(
         cls, theatre_id: str, template: JsonObject, *, at: datetime
-    ) -> tuple[Theatre, AuditEvent]:
+    ) -> "tuple[Theatre, AuditEvent]":
         """Return a DRAFT of a validated template."""
         theatre = cls(
             theatre_id=theatre_id, template=freeze_object(template), state=TheatreState.DRAFT

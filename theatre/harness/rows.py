@@ -1,7 +1,5 @@
 """Rows of a table, JSON lines or CSV, as samples; columns say what is what."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

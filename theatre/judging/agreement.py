@@ -1,7 +1,5 @@
 """How far the judges of a panel agree about the items that they all rated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction

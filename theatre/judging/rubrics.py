@@ -4,8 +4,6 @@ Whatever is judged brings its prompts as files, a schema of the answers to each,
 else is the same for summaries of changes and for turns of debates, and stands here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -55,7 +53,7 @@ class Limit:
     most: int
 
     @classmethod
-    def fixed(cls, value: int) -> Limit:
+    def fixed(cls, value: int) -> "Limit":
         """Return a limit that no one may choose."""
         return cls(value, value, value)
 

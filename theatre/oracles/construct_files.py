@@ -4,8 +4,6 @@ A private copy is made, then hashed, then started: what is replaced in the const
 after that changes nothing that runs (docs/adr/0172).
 """
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import hashlib
@@ -162,7 +160,7 @@ class BoundProgram:
     argv: tuple[str, ...]
     version: str
     reading: tuple[Path, ...] = ()
-    copy: PrivateFolder | None = None
+    copy: "PrivateFolder | None" = None
 
     def release(self) -> None:
         """Remove the copy, once the process has ended."""

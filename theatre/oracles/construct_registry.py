@@ -4,8 +4,6 @@ Only here does a construct's id become a command or a URL. A template can never 
 (docs/contract/construct.md §3).
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import sys
@@ -79,7 +77,7 @@ def read_entries(path: Path) -> Mapping[str, ProgramEntry | RemoteEntry]:
     return _read(path).constructs
 
 
-def _read(path: Path) -> _Document:
+def _read(path: Path) -> "_Document":
     try:
         return _Document.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -183,7 +181,7 @@ class ConstructRegistry:
         self._constructs = dict(constructs)
 
     @classmethod
-    def load(cls, path: Path) -> ConstructRegistry:
+    def load(cls, path: Path) -> "ConstructRegistry":
         """Read a registry; folders in it are relative to the file.
 
         Raises ConstructRegistryError where the file is missing, is not TOML, or an entry has

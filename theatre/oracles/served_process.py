@@ -3,8 +3,6 @@
 Nothing here knows HTTP: a program that accepts a connection is up.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -44,7 +42,7 @@ class ServedProcess(RunningProgram):
         self,
         argv: Sequence[str],
         *,
-        place: ClaimedPort,
+        place: "ClaimedPort",
         environment: Mapping[str, str],
         limits: ProcessLimits,
         reach: Reach,

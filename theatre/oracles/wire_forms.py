@@ -6,8 +6,6 @@ to each call come from `constructs.toml` (`headers_env`) or the command line, ne
 they are secrets, kept out of everything that is recorded (docs/contract/construct.md §3).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -219,7 +217,7 @@ class RequestHeaders:
     @classmethod
     def from_environment(
         cls, variables: Mapping[str, str], environment: Mapping[str, str]
-    ) -> RequestHeaders:
+    ) -> "RequestHeaders":
         """Return the headers whose values stand in environment variables (name → variable).
 
         Raises RequestHeadersError for a variable that is not set or cannot be one, and as the

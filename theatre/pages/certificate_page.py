@@ -4,8 +4,6 @@ A pure function of values. The verdict stands first, next to everything that lim
 here may claim more than the certificate does (docs/certificate.md, "The wording rule").
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

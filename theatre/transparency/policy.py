@@ -3,8 +3,6 @@
 Source: C2SP tlog-policy.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +40,7 @@ class Policy:
     quorum: str = _NONE
 
     @classmethod
-    def parse(cls, data: bytes) -> Policy:
+    def parse(cls, data: bytes) -> "Policy":
         """Read a policy file; MalformedError names the first line that is wrong."""
         if _CONTROL.search(data):
             raise MalformedError("expected a policy without control characters, got one")

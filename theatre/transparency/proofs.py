@@ -3,8 +3,6 @@
 Source: C2SP tlog-proof, tlog-witness; docs/contract/trust.md §4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -33,7 +31,7 @@ class LogProof:
     extra: bytes | None = None
 
     @classmethod
-    def parse(cls, data: bytes) -> LogProof:
+    def parse(cls, data: bytes) -> "LogProof":
         """Read a `.tlog-proof` file; MalformedError for another format or over 256 KiB."""
         if len(data) > MAX_PROOF_BYTES:
             raise MalformedError(f"expected a proof of at most {MAX_PROOF_BYTES} bytes, got more")
@@ -96,7 +94,7 @@ class WitnessRequest:
     checkpoint: bytes
 
     @classmethod
-    def parse(cls, body: bytes) -> WitnessRequest:
+    def parse(cls, body: bytes) -> "WitnessRequest":
         """Read the body of `add-checkpoint`; MalformedError for another format."""
         head, blank, checkpoint = body.partition(b"\n\n")
         try:

@@ -4,8 +4,6 @@ Everything here follows from the entries alone, so that a reader, a monitor and 
 the same. Source: docs/contract/trust.md §4, "Closure".
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -82,7 +80,7 @@ class RunCounts:
     overdue: int
 
     @classmethod
-    def of(cls, commitments: Iterable[Commitment], now: datetime) -> RunCounts:
+    def of(cls, commitments: Iterable[Commitment], now: datetime) -> "RunCounts":
         """Count commitments."""
         runs = list(commitments)
         void = Counter(run.void_reason for run in runs if run.void_reason is not None)

@@ -5,8 +5,6 @@ holder of the bundle makes the same bytes. It adds to the theatre certificate, w
 hash, and must never replace it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -170,7 +168,7 @@ class ReplayScore:
     detail: ReplayDetail | None
 
     @classmethod
-    def of(cls, episode: SealedEpisode, detail: ReplayDetail | None) -> ReplayScore:
+    def of(cls, episode: SealedEpisode, detail: ReplayDetail | None) -> "ReplayScore":
         """Return what the bundle holds of an episode."""
         return cls(
             ground_truth_id=episode.truth.episode_id,

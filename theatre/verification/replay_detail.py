@@ -4,8 +4,6 @@ Recomputed from what is recorded, by the scoring that the template commits to. A
 asked several times has several verdicts; their means are published, as those of the scores are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Recorded answers scored once more: a report, which is never a certificate."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -30,7 +28,7 @@ class RecordedAnswer:
     judge_seed: str = ""
 
     @classmethod
-    def of(cls, record: JsonObject, status: InvocationStatus) -> RecordedAnswer:
+    def of(cls, record: JsonObject, status: InvocationStatus) -> "RecordedAnswer":
         """Return the answer in an invocation record."""
         outputs = list(outputs_of(record).values())
         return cls(

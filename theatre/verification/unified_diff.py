@@ -1,7 +1,5 @@
 """Reads unified diffs as git and GitHub write them: which files, and which lines of them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -30,7 +28,7 @@ class _Draft:
     removed: list[str] = field(default_factory=list)
     context: list[str] = field(default_factory=list)
 
-    def frozen(self) -> FileChange:
+    def frozen(self) -> "FileChange":
         return FileChange(
             path=self.path,
             old_path=self.old_path,

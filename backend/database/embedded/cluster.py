@@ -1,7 +1,5 @@
 """The data folder of the embedded server: where it is, how it is made, whose process uses it."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json
@@ -41,7 +39,7 @@ class Cluster:
     account: Account
 
     @classmethod
-    def below(cls, state: Path, account: Account) -> Cluster:
+    def below(cls, state: Path, account: Account) -> "Cluster":
         """Return the cluster that belongs to the folder `state`; a new one is only named.
 
         EmbeddedServerError where its data has come out of reach of `account`.

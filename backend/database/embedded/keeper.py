@@ -6,8 +6,6 @@ the kernel gives the keeper the exclusive one, all of them have ended.
 ALIVE is locked as long as the keeper lives. UID and GID are those that COMMAND runs as.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

@@ -4,8 +4,6 @@ Every process that uses the server holds a shared lock; `keeper.py` stops the se
 of them has ended. Linux and macOS.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import logging

@@ -1,7 +1,5 @@
 """Whether the rows of a theatre are what their bytes say, and its bytes what its chain says."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -43,7 +41,7 @@ class Batch:
         self.journal_sha256 = journal_sha256
 
     @classmethod
-    def of(cls, detail: JsonObject) -> Batch:
+    def of(cls, detail: JsonObject) -> "Batch":
         """Return the batch of an entry that has one."""
         return cls(cast("list[list[int]]", detail["seqs"]), cast("str", detail["journal_sha256"]))
 

@@ -5,8 +5,6 @@ URIs of securesystemslib, and gives the `trust.json` that readers have. Source:
 docs/contract/trust.md §2.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from datetime import datetime

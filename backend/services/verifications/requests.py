@@ -1,7 +1,5 @@
 """Requests for verifications, as their row stores them and their job reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -85,7 +83,7 @@ class VerificationRequest:
     judge: JudgeRequest | None
 
     @classmethod
-    def of(cls, document: JsonObject) -> VerificationRequest:
+    def of(cls, document: JsonObject) -> "VerificationRequest":
         """Return what a valid request asks for (`backend.schemas.verifications`)."""
         construct = cast("dict[str, str | None]", document["construct"])
         weights = cast("dict[str, float]", document["weights"])

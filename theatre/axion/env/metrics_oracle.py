@@ -1,7 +1,5 @@
 """What is measured of a world from outside: how cluttered it is, and what a liar wants of it."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -56,7 +54,7 @@ class Terrain:
     agents: frozenset[Cell]
 
     @classmethod
-    def of(cls, state: GridState) -> Terrain:
+    def of(cls, state: GridState) -> "Terrain":
         """Return the terrain of `state`; dead agents block no cell."""
         standing = frozenset(agent.at for agent in state.agents if agent.alive)
         return cls(state.width, state.height, state.walls, state.burning, standing)

@@ -6,8 +6,6 @@ claims checked are about a change of choice; L3 asks for one model for the whole
 explains 95 % of its steps.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ so every step has offers, every step is watched, and what is worth taking is dra
 is challenged (docs/adr/0173).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

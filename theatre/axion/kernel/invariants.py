@@ -5,8 +5,6 @@ interface, I6L the true projection; and COMMIT, MODE, TYPE and SCOPE. I4 (token 
 kept by `capability` and `actuation`, I5 (a watchdog that cannot allow anything) by `watchdog`.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -75,7 +73,7 @@ class Expected:
         }
 
     @classmethod
-    def of(cls, document: Document) -> Expected:
+    def of(cls, document: Document) -> "Expected":
         """Return what `as_document` wrote."""
         return cls(**document)
 

@@ -1,7 +1,5 @@
 """The policy gate: bytes in, a decision out. Strict JSON, then the schema, then the invariants."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from theatre.axion.common.hashing import NO_HASH, Document, hash_json, trace_hash
@@ -38,7 +36,7 @@ class Decision:
         }
 
     @classmethod
-    def of(cls, document: Document) -> Decision:
+    def of(cls, document: Document) -> "Decision":
         """Return what `as_document` wrote."""
         return cls(**{**document, "witnesses": tuple(document["witnesses"])})
 

@@ -1,7 +1,5 @@
 """A client of the service over HTTP: without an account, or as one of the demo's users."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

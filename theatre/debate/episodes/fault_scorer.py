@@ -5,8 +5,6 @@ where nothing was planted; `labelled`, the faults that the debate had before: [{
 An answer's findings are a list of {`turn` (a place, or null), `code`}.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

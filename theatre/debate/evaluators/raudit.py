@@ -1,7 +1,5 @@
 """raudit/1: what retries did to the truth of answers. The only evaluator that is given labels."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ class Transitions:
     ft: int = 0
     ff: int = 0
 
-    def __add__(self, other: Transitions) -> Transitions:
+    def __add__(self, other: "Transitions") -> "Transitions":
         """Return both counts together."""
         return Transitions(
             tt=self.tt + other.tt,

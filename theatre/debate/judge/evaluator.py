@@ -5,8 +5,6 @@ same result again. Its requests follow from the blind projection alone, and no a
 raise.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

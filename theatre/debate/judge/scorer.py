@@ -3,8 +3,6 @@
 Asked by the rubric of `echelon debate evaluate`, turn by turn; a function of recorded exchanges.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from fractions import Fraction

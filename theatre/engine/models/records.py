@@ -5,8 +5,6 @@ document has, and of which type: the writer fills them, the check reads into the
 stand there, and whether they are right, writer and check decide each by itself (docs/adr/0018).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -361,7 +359,7 @@ class EpisodeResult:
         }
 
     @classmethod
-    def from_line(cls, line: bytes) -> EpisodeResult:
+    def from_line(cls, line: bytes) -> "EpisodeResult":
         """Read a line of the journal back; its record stays bytes until it is needed as values.
 
         Raises ParseError for what `line` never was, as far as it shows outside the record.

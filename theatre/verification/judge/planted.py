@@ -5,8 +5,6 @@ no more than "adds NAME to PATH" is a frame, and takes another name of the diff;
 is put in the place of one of its own that occurs nowhere in the change.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -92,10 +90,10 @@ class _Frame:
     def has_path(self) -> bool:
         return self.match["path"] is not None
 
-    def takes(self, fact: _Fact) -> bool:
+    def takes(self, fact: "_Fact") -> bool:
         return fact.operation is self.operation and (fact.path is not None) is self.has_path
 
-    def said(self, fact: _Fact) -> str:
+    def said(self, fact: "_Fact") -> str:
         return self.of(fact.name, fact.path)
 
     def of(self, name: str, path: str | None) -> str:

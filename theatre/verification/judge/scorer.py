@@ -1,7 +1,5 @@
 """`llm_judge`: a criterion as a language model judges it, a function of recorded exchanges."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
