@@ -219,7 +219,7 @@ async def show_template(
     sha256: Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$")] = None,
 ) -> Response:
     """Show in words what a committed template measures."""
-    document = await template_document(reading, template_id, sha256)
+    document = await template_document(request, reading, template_id, sha256)
     html = served.template_page(document.model_dump(mode="json"))
     return html_response(request, html, caching=FRESH)
 

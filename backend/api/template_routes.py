@@ -66,17 +66,22 @@ async def get_template(
     *,
     sha256: Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$")] = None,
 ) -> Response:
-    """Return the newest committed template of an id, or the one with these bytes."""
-    shown = (await template_document(transaction, template_id, sha256)).model_dump(mode="json")
+    """Return a committed template of an id, or the one with these bytes.
+
+    Of an id it is the newest that the operator accepts, else the newest by any user.
+    """
+    document = await template_document(request, transaction, template_id, sha256)
+    shown = document.model_dump(mode="json")
     # What has these bytes is always the same; an id may stand for a newer template tomorrow.
     return tagged_json(request, shown, caching=FRESH if sha256 is None else IMMUTABLE)
 
 
 async def template_document(
-    connection: AsyncConnection, template_id: str, sha256: str | None
+    request: Request, connection: AsyncConnection, template_id: str, sha256: str | None
 ) -> WholeTemplateDocument:
     """Return a committed template; NotFoundError where there is none that is open."""
-    found = await template_of(connection, template_id, sha256=sha256)
+    accepted = get_service(request).resources.accepted_templates.content_hashes
+    found = await template_of(connection, template_id, sha256=sha256, accepted=accepted)
     if found is None:
         raise NotFoundError("expected a committed template, got none")
     schema = _schema(TEMPLATE_SCHEMAS[found.view.schema_version])

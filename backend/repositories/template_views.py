@@ -1,5 +1,6 @@
 """Templates: committed ones are public, but for those that disclose hashes alone."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -49,14 +50,19 @@ async def find_templates(connection: AsyncConnection, window: Window) -> Page[Te
 
 
 async def template_of(
-    connection: AsyncConnection, template_id: str, *, sha256: str | None
+    connection: AsyncConnection, template_id: str, *, sha256: str | None, accepted: Sequence[str]
 ) -> WholeTemplate | None:
-    """Return the newest open template of an id that was committed, or the one with these bytes."""
+    """Return an open template of an id that was committed, or the one with these bytes.
+
+    The newest of those whose content hash is `accepted`, else the newest: an id is of any author.
+    """
     conditions: list[Any] = [TheatreTemplate.template_id == template_id, _is_public()]
     if sha256 is not None:
         conditions.append(TheatreTemplate.sha256 == sha256)
     query = select(*_SHOWN, TheatreTemplate.document).where(and_(*conditions))
-    newest = query.order_by(TheatreTemplate.created_at.desc(), TheatreTemplate.sha256).limit(1)
+    is_other = TheatreTemplate.content_hash.not_in(accepted)
+    order = (is_other, TheatreTemplate.created_at.desc(), TheatreTemplate.sha256)
+    newest = query.order_by(*order).limit(1)
     row = (await connection.execute(newest)).first()
     return None if row is None else WholeTemplate(TemplateView._make(row[:-1]), row[-1])
 

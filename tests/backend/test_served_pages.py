@@ -14,6 +14,7 @@ from tests.backend.log_rows import await_all_logged
 from tests.backend.serving import Client, Reply
 from tests.backend.test_certificates import Scene, scene
 from tests.backend.test_theatre_bridge import committed, run
+from theatre.engine.canonical_json import canonical_sha256
 from theatre.engine.clock import parse_rfc3339
 
 __all__ = ["scene"]
@@ -75,6 +76,11 @@ def test_pages_show_what_programs_are_answered_at_the_same_paths(scene: Scene) -
             assert b"BACKTESTED" in shown.body
     template = f"/templates/{theatre['template_id']}"
     assert client.get(template).document["sha256"].encode() in page(client, template).body
+    squatted = {**scene.stage.template, "display_name": "Sums, but easier"}
+    committed(client.registered("mallory"), squatted)
+    assert client.get(template).document["display_name"] == "Sums"
+    over = page(client, f"/theatres/{theatre['id']}").body.decode()
+    assert f'href="{template}?sha256={canonical_sha256(scene.stage.template)}"' in over
     home = page(client, "/")
     assert f'href="/c/{certificate}"' in home.body.decode()
     assert f"/c/{certificate}" in page(client, "/?search=SuM").body.decode()

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from theatre import svg
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.tier_assigner import VerificationTier
 from theatre.pages.rendering import plain_text, render_page
@@ -198,6 +198,8 @@ def theatre_page(
         "tokens": tokens,
         "own": own,
         "receipt": receipt,
+        # Its id alone may be another author's template, too.
+        "template_sha256": canonical_sha256((receipt or {}).get("template_snapshot")),
         "certificate": certificate,
         "ending": ending,
         "rating": rating,
