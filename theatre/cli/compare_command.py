@@ -1,6 +1,7 @@
 """`echelon compare`: sealed runs of several constructs on one dataset."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ from theatre.cli.inspect_command import print_measures
 from theatre.cli.pictures import differences, write_pictures
 from theatre.cli.report_command import write_page
 from theatre.cli.score_command import SealedRunFolder, find_recorded_run
-from theatre.cli.tables import format_estimate, format_number, format_p, print_table
+from theatre.cli.tables import (
+    format_estimate,
+    format_number,
+    format_p,
+    format_tier,
+    print_table,
+    tier_at,
+)
 from theatre.engine.comparison import compare_bundles
 from theatre.engine.errors import NotComparableError, NotFoundError
 from theatre.engine.scoring import COMPOSITE
@@ -61,7 +69,9 @@ def compare(
     for bundle in bundles:
         require_consistent(bundle, as_json=as_json, is_named=True)
     comparison: dict[str, Any] = compare_bundles(bundles)
+    now = datetime.now(UTC)
     for run, bundle in zip(comparison["runs"].values(), bundles, strict=True):
+        run["effective_tier"] = tier_at(run, now)
         run["confidence_discipline"] = read_confidence_discipline(bundle)
     picture = None
     if plot is not None:
@@ -73,7 +83,7 @@ def compare(
     if as_json:
         print_document(comparison | ({} if picture is None else {"plot": str(picture)}))
         return
-    _print_comparison(comparison, flips)
+    _print_comparison(comparison, flips, now)
     if picture is not None:
         echo(f"plot         {picture}")
 
@@ -110,7 +120,7 @@ _TESTS = {
 _HEADER = ("measure", "episodes", "difference", "95 % interval", "detectable", "test", "p")
 
 
-def _print_comparison(comparison: Mapping[str, Any], flips: int) -> None:
+def _print_comparison(comparison: Mapping[str, Any], flips: int, now: datetime) -> None:
     source = comparison["ground_truth_source"]
     echo(f"dataset      {comparison['dataset_hash']} ({source}), {comparison['episodes']} episodes")
     scorers = ", ".join(f"{name}@{version}" for name, version in comparison["scorers"].items())
@@ -122,7 +132,7 @@ def _print_comparison(comparison: Mapping[str, Any], flips: int) -> None:
     echo("")
     rank = "rank by words" if by_words else "rank"
     header = ("construct", "tier", "scored", "composite", "on common episodes", rank, "percentile")
-    print_table(header, list(_run_rows(comparison)))
+    print_table(header, list(_run_rows(comparison, now)))
     common = comparison["ranking"][COMPOSITE]["episodes"]
     echo(f"ranked on    the {common} episodes that count for all of them")
     for pair in comparison["pairs"]:
@@ -132,7 +142,7 @@ def _print_comparison(comparison: Mapping[str, Any], flips: int) -> None:
     _print_notes(comparison, by_words=by_words)
 
 
-def _run_rows(comparison: Mapping[str, Any]) -> Iterator[Sequence[str]]:
+def _run_rows(comparison: Mapping[str, Any], now: datetime) -> Iterator[Sequence[str]]:
     runs, places = comparison["runs"], comparison["ranking"][COMPOSITE]["runs"]
     for name in sorted(runs, key=lambda one: places[one]["rank"] if places else 0):
         run = runs[name]
@@ -143,7 +153,7 @@ def _run_rows(comparison: Mapping[str, Any]) -> Iterator[Sequence[str]]:
             mean, percentile = format_number(place["mean"]), f"{place['percentile']:.0f}"
         yield (
             name,
-            run["verification_tier"],
+            format_tier(run, now),
             f"{run['replay_count']} of {comparison['episodes']}",
             format_number(run["scores"][COMPOSITE]),
             mean,

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tests.sealed_evidence import unpacked
 from tests.theatre.cli.doubler import run, write_module, write_theatre
 from tests.theatre.echelon_process import until
-from theatre.cli import attest_command, cli
+from theatre.cli import attest_command, cli, compare_command
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.engine.clock import parse_rfc3339
 from theatre.transparency.errors import MalformedError
@@ -107,6 +107,17 @@ def test_a_tier_that_has_lapsed_is_neither_signed_nor_shown(tmp_path: Path) -> N
     ]
 
 
+def test_runs_are_compared_with_the_tiers_that_they_have_now(tmp_path: Path) -> None:
+    bundles = [str(unpacked(name, tmp_path)) for name in ("models_keywords", "models_constant")]
+    certificate = json.loads((Path(bundles[0]) / "certificate.json").read_bytes())
+    lapses = parse_rfc3339(certificate["expires_at"])
+    shown = echelon_at(lapses, "compare", *bundles)
+    assert "UNVERIFIED (issued as BACKTESTED, which lapsed)  150 of 150" in shown
+    runs = json.loads(echelon_at(lapses, "compare", *bundles, "--json"))["runs"].values()
+    tiers = [(one["verification_tier"], one["effective_tier"]) for one in runs]
+    assert tiers[0] == ("BACKTESTED", "UNVERIFIED")
+
+
 def echelon_at(moment: datetime, *arguments: str) -> str:
     """Return what the command prints by a clock that shows `moment`."""
 
@@ -117,6 +128,7 @@ def echelon_at(moment: datetime, *arguments: str) -> str:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(attest_command, "datetime", Clock)
+        patched.setattr(compare_command, "datetime", Clock)
         return CliRunner().invoke(cli, [*arguments]).stdout
 
 
