@@ -100,6 +100,16 @@ def test_flips_are_named_and_mcnemar_counts_them(right: Finished, tmp_path: Path
     }
 
 
+def test_a_composite_of_one_criterion_is_no_comparison_more(tmp_path: Path) -> None:
+    wrong = dict.fromkeys((2, 3, 5, 7, 8, 11), WRONG)
+    changes: dict[str, JsonValue] = {"/criteria/weights": {"colour": 1, "recall": 0}}
+    runs = [pilot(tmp_path / "right", changes=changes)]
+    runs += [pilot(tmp_path / "wrong", wrong, changes=changes, version="cafe" * 16)]
+    found = compared(*runs)["pairs"][0]["measures"]
+    told = {name: (one["test"]["p_value"], one["p_holm"]) for name, one in found.items()}
+    assert told == dict.fromkeys(("colour", "recall", "composite_score"), (0.03125, 0.0625))
+
+
 def test_a_failure_on_one_side_counts_0_and_a_refusal_is_left_out_and_bounded(
     right: Finished, tmp_path: Path
 ) -> None:

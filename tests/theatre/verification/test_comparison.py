@@ -143,6 +143,7 @@ def told_of(bundles: Sequence[Path]) -> dict[str, Any]:
     found: dict[str, Any] = compare_bundles(bundles)
     for run, bundle in zip(found["runs"].values(), bundles, strict=True):
         run["confidence_discipline"] = read_confidence_discipline(bundle)
+        run["effective_tier"] = run["verification_tier"]
     return found
 
 

@@ -257,8 +257,9 @@ _SHOWN = (
 def compare_bundles(bundles: Sequence[Path]) -> JsonObject:
     """Return the differences between the runs in `bundles`, pair by pair, with Holm's correction.
 
-    Holm's `p_holm` counts every tested difference of the call. Raises as `read_sealed_run` and
-    `require_comparable`. Whether a bundle is honest is the business of `check_bundle`.
+    Holm's `p_holm` counts every tested difference of the call, a composite that is the score of one
+    criterion not once more. Raises as `read_sealed_run` and `require_comparable`. Whether a bundle
+    is honest is the business of `check_bundle`.
     """
     runs = [read_sealed_run(bundle) for bundle in bundles]
     require_comparable(runs)
@@ -276,7 +277,16 @@ def compare_bundles(bundles: Sequence[Path]) -> JsonObject:
                 },
             }
             for first, second in combinations(named, 2)
-        ]
+        ],
+        repeated=next(
+            (
+                measure
+                for measure in measures
+                if measure != COMPOSITE
+                and all(run.scores[measure] == run.scores[COMPOSITE] for run in runs)
+            ),
+            None,
+        ),
     )
     template, certificate = runs[0].documents["template"], runs[0].certificate
     return {
@@ -337,16 +347,20 @@ def _shown(run: SealedRun, measures: Sequence[str]) -> JsonObject:
     }
 
 
-def _with_holm(pairs: list[JsonObject]) -> list[JsonObject]:
-    found = [
-        one for pair in pairs for one in cast("dict[str, JsonObject]", pair["measures"]).values()
-    ]
+def _with_holm(pairs: list[JsonObject], *, repeated: str | None) -> list[JsonObject]:
+    """Correct all p-values; the composite takes that of `repeated`, the criterion that it is."""
+    measures = [cast("dict[str, JsonObject]", pair["measures"]) for pair in pairs]
+    left_out = set() if repeated is None else {COMPOSITE}
+    found = [named[name] for named in measures for name in named.keys() - left_out]
     tested = [one for one in found if one["test"] is not None]
     p_values = [cast("float", cast("JsonObject", one["test"])["p_value"]) for one in tested]
     for one in found:
         one["p_holm"] = None
     for one, corrected in zip(tested, holm(p_values), strict=True):
         one["p_holm"] = corrected
+    if repeated is not None:
+        for named in measures:
+            named[COMPOSITE] |= {name: named[repeated][name] for name in ("test", "p_holm")}
     return pairs
 
 
