@@ -323,6 +323,7 @@ def test_what_is_required_is_the_same_json_value() -> None:
 def test_two_gaps_prove_nothing() -> None:
     assert not same_json(NOTHING, NOTHING)
     assert not same_json(None, NOTHING)
+    assert not same_json([NOTHING], ["nothing"])  # type: ignore[list-item]
 
 
 def test_a_trail_line_that_cannot_be_read_does_not_hide_the_ones_behind_it(

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from theatre.drafts.compilation import nearest
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError
-from theatre.engine.models import GroundTruthEpisode, Scorer, read_episodes
-from theatre.engine.replay.context import open_datasets
+from theatre.engine.models import GroundTruthEpisode, Scorer
 from theatre.engine.schema_registry import SchemaViolation, json_pointer
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.templates import ProductTheatreTemplate
@@ -26,25 +25,25 @@ def data_faults(
 
     That is a file that is missing, changed, empty or no list of episodes; and a criterion whose
     expectation no episode has, or has as a text where numbers are compared. The scorers must be
-    those that the template names. Reads the data twice, streaming.
+    those that the template names. Reads the data once, streaming.
     """
     name = view.product_theatre_config.replay_dataset_id
     at = json_pointer("dataset_hashes", name)
+    provider = TheatreScoringProvider(document, scorers)
+    first: GroundTruthEpisode | None = None
+    applies = dict.fromkeys(provider.criterion_ids, 0)
+    texts: dict[str, tuple[str, str]] = {}
+
+    def look(episode: GroundTruthEpisode, label: JsonObject | None) -> None:
+        nonlocal first
+        first = first or episode
+        for criterion, expected in provider.expectations(episode, label).items():
+            applies[criterion] += 1
+            if isinstance(expected, str):
+                texts.setdefault(criterion, (episode.episode_id, expected))
+
     try:
-        verify_datasets(view, datasets, load_episode_runners())
-        provider = TheatreScoringProvider(document, scorers)
-        with open_datasets(view, datasets) as opened:
-            gold = opened.gold_labels(view.product_theatre_config.gold_label_dataset_id)
-            first: GroundTruthEpisode | None = None
-            applies = dict.fromkeys(provider.criterion_ids, 0)
-            texts: dict[str, tuple[str, str]] = {}
-            for episode in read_episodes(opened.replay.lines()):
-                first = first or episode
-                held = provider.expectations(episode, gold.get(episode.episode_id))
-                for criterion, expected in held.items():
-                    applies[criterion] += 1
-                    if isinstance(expected, str):
-                        texts.setdefault(criterion, (episode.episode_id, expected))
+        verify_datasets(view, datasets, load_episode_runners(), look)
     except DatasetError as error:
         return [SchemaViolation(at, "dataset-file", str(error))]
     return [*_unmeasured(view, applies, first), *_texts_for_numbers(view, texts)]

@@ -7,11 +7,17 @@ docs/contract/template.md (dataset roots; `..`, links out of a root and absolute
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError, DatasetMismatchError
-from theatre.engine.models import EpisodeRunner, read_episodes, read_gold_labels
+from theatre.engine.models import (
+    EpisodeRunner,
+    GroundTruthEpisode,
+    read_episodes,
+    read_gold_labels,
+)
 from theatre.engine.replay import DatasetSource
 from theatre.engine.replay.context import open_datasets
 from theatre.engine.replay.preflight import largest_episode_bytes
@@ -22,46 +28,51 @@ from theatre.engine.templates import ProductTheatreTemplate
 
 
 def verify_datasets(
-    view: ProductTheatreTemplate, datasets: DatasetSource, runners: Mapping[str, EpisodeRunner]
+    view: ProductTheatreTemplate,
+    datasets: DatasetSource,
+    runners: Mapping[str, EpisodeRunner],
+    look: Callable[[GroundTruthEpisode, JsonObject | None], None] | None = None,
 ) -> None:
     """Hash and parse every dataset that the template names; DatasetError for the first defect.
 
     An input that the runner of interactive episodes, if it is one of `runners`, cannot play is one.
+    `look` is shown each episode with its gold label, if it has one.
     """
     config = view.product_theatre_config
     runner, registry = runners.get(config.episode_runner), SchemaRegistry()
-    schema = {} if runner is None else runner.input_schema
+
+    def require_playable(episode: GroundTruthEpisode) -> None:
+        schema = {} if runner is None else runner.input_schema
+        if faults := registry.validate_inline(schema, episode.input_data):
+            raise DatasetError(
+                f"line {episode.seq}: expected input_data for {config.episode_runner}, got at "
+                f"{faults[0].pointer or '/'}: {faults[0].detail}"
+            )
+
     with open_datasets(view, datasets) as opened:
+        gold = opened.others.get(config.gold_label_dataset_id, opened.replay)
+        is_labelled = config.gold_label_set is not None
+        labels = read_gold_labels(gold.lines()) if is_labelled else {}
         ids = set()
         for episode in read_episodes(opened.replay.lines(), max_bytes=largest_episode_bytes(view)):
             ids.add(episode.episode_id)
-            if faults := registry.validate_inline(schema, episode.input_data):
-                raise DatasetError(
-                    f"line {episode.seq}: expected input_data for {config.episode_runner}, got at "
-                    f"{faults[0].pointer or '/'}: {faults[0].detail}"
-                )
+            if look is not None:
+                look(episode, labels.get(episode.episode_id))
+            if runner is not None:
+                require_playable(episode)
         if not ids:
             raise DatasetError(
                 phrase("expected episodes in ", Quoted(config.replay_data_path), ", got none")
             )
         chosen = config.withheld
-        absent = sorted({*chosen.episodes} - ids) if chosen is not None else []
-        if absent:
-            raise DatasetError(
-                phrase(
-                    "expected withheld episodes of the dataset, got ", Quoted(absent[:5], spelt=str)
+        for named, what in (
+            (chosen.episodes if chosen is not None else (), "withheld episodes"),
+            (labels, "gold labels for episodes"),
+        ):
+            if absent := sorted({*named} - ids):
+                raise DatasetError(
+                    phrase(f"expected {what} of the dataset, got ", Quoted(absent[:5], spelt=str))
                 )
-            )
-        gold = opened.others.get(config.gold_label_dataset_id, opened.replay)
-        is_labelled = config.gold_label_set is not None
-        strangers = sorted(read_gold_labels(gold.lines()).keys() - ids) if is_labelled else []
-        if strangers:
-            raise DatasetError(
-                phrase(
-                    "expected gold labels for episodes of the dataset, got ",
-                    Quoted(strangers[:5], spelt=str),
-                )
-            )
 
 
 _CHUNK = 256 * 1024

@@ -20,6 +20,7 @@ from itertools import groupby
 from typing import Literal, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
+from theatre.engine.canonical_json.writing import fast_canonical_bytes
 from theatre.engine.models import SanitisedInput
 from theatre.oracles.errors import SanitisePolicyError
 from theatre.oracles.sanitise_tables import (
@@ -88,6 +89,8 @@ _ROLE = re.compile(ROLE_MARKERS, re.IGNORECASE | re.MULTILINE | re.ASCII)
 _ASCII_SUSPECT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 # Printable ASCII without what every marker has: a colon, `<` or `[`.
 _PLAIN = re.compile(r"[\t\n -9;=-Z\\-~]*")
+# The canonical form of a value in which all texts and names are such: string for string.
+_PLAIN_FORM = re.compile(rb'(?:[][{},.+\w-]++|"(?:[ !#-9;=-Z\]-~]++|\\[\\"nt])*+":?)*+')
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +276,18 @@ class Sanitised:
 
 def sanitise(value: JsonValue, policy: SanitisePolicy = _DEFAULT_POLICY) -> Sanitised:
     """Return `value` with every text in it cleaned; look at `wrong_keys` before it is sent."""
+    form = fast_canonical_bytes(value)
+    if form is not None and _PLAIN_FORM.fullmatch(form):
+        # Most inputs: one look at the whole, and no walk through its parts.
+        return Sanitised(
+            raw=value,
+            value=value,
+            policy=policy,
+            edits=(),
+            fields_changed=0,
+            counts={},
+            wrong_keys=(),
+        )
     return _Walk(policy).over(value)
 
 

@@ -5,7 +5,7 @@ import sys
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.drawn import drawn
@@ -491,6 +491,40 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(HARD_TEXT, inner, max_size=4),
     max_leaves=10,
 )
+
+
+_PIECES = st.sampled_from(
+    [
+        ":",
+        "system",
+        "[",
+        "]",
+        "<s>",
+        "[/INST]",
+        '"',
+        "\\",
+        "\n",
+        "\t",
+        "\r",
+        "\0",
+        "\x7f",
+        "{",
+        ",",
+        " ",
+    ]
+)
+
+
+@given(st.lists(_PIECES, max_size=5).map("".join), st.lists(_PIECES, max_size=3).map("".join))
+@settings(max_examples=200)
+@example("system:", "")
+@example(":user:", "system :")
+@example("\u0001", "\u0001")
+def test_a_value_is_cleaned_text_by_text_however_quickly(text: str, name: str) -> None:
+    made = sanitise({"a": text, name: [1, text, {"b": text}]})
+    clean = clean_text(text).text
+    assert made.value == {"a": clean, name: [1, clean, {"b": clean}]}
+    assert bool(made.wrong_keys) == (clean_text(name).text != name)
 
 
 @settings(max_examples=drawn(300), deadline=None)

@@ -12,6 +12,7 @@ from enum import Enum, StrEnum
 from typing import Any, Final, TypeGuard
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json, json_type
+from theatre.engine.canonical_json.writing import are_spelt_alike
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import ClockError, TheatreError
 
@@ -26,7 +27,7 @@ _MAX_TEXT = 500
 class Nothing(Enum):
     """What a lookup finds where there is nothing; null is a value, this is not."""
 
-    NOTHING = "nothing"
+    NOTHING = b"nothing"  # which no writer of JSON takes for a text
 
 
 NOTHING: Final = Nothing.NOTHING
@@ -75,16 +76,14 @@ def same_json(one: JsonValue | Nothing, other: JsonValue | Nothing) -> bool:
     kind = type(one)
     if kind is type(other) and kind in _SCALARS:
         return one == other
-    if isinstance(one, dict):
-        if not isinstance(other, dict) or one.keys() != other.keys():
-            return False
-        for name, item in one.items():
-            if item is not other[name] and not same_json(item, other[name]):
-                return False
-        return True
-    if isinstance(one, list):
-        return (
-            isinstance(other, list) and len(one) == len(other) and all(map(same_json, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return are_spelt_alike(one, other) or (
+            one.keys() == other.keys()
+            and all(same_json(item, other[name]) for name, item in one.items())
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return are_spelt_alike(one, other) or (
+            len(one) == len(other) and all(map(same_json, one, other))
         )
     return is_number(one) and is_number(other) and one == other
 

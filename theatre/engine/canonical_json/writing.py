@@ -56,6 +56,14 @@ def _write_fast(value: object) -> bytes | None:
         return None
 
 
+def are_spelt_alike(one: object, other: object) -> bool:
+    """Return whether a quick look sees two JSON values written the same; false says nothing."""
+    try:
+        return IS_TRUSTED and _dumps(one) == _dumps(other)
+    except orjson.JSONEncodeError:
+        return False
+
+
 class NotCanonical(Enum):
     """What is said of bytes that are not, or not surely, a canonical form."""
 
