@@ -26,7 +26,6 @@ from tests.theatre.observer_runs import BASELINES, FIXTURES
 from tests.theatre.runs import Finished, ScriptedAdapter, checked
 from theatre.cli.certificate_report import print_certificate
 from theatre.engine.canonical_json import JsonObject, canonical_line
-from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.oracle_contract import OracleInvocationRequest
 
 PAGE = (FIXTURES.parent / "docs" / "adversarial.md").read_text(encoding="utf-8")
@@ -82,12 +81,6 @@ def obedience(tmp_path_factory: pytest.TempPathFactory) -> Twins:
 
 
 # --- what is measured --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [CLEANED, RAW])
-def test_the_shipped_templates_have_the_published_commitment(name: str) -> None:
-    published = (FIXTURES / "templates" / f"{name}.commitment.txt").read_bytes()
-    assert f"{CommitmentProtocol.hash_template(template_of(name))}\n".encode() == published
 
 
 def test_the_two_templates_differ_in_sanitising_and_in_what_they_are_called() -> None:

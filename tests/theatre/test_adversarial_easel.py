@@ -17,14 +17,12 @@ from tests.theatre.adversarial_runs import (
     Twins,
     resistance_rows,
     run_easel_twins,
-    template_of,
     twins_of,
     with_interval,
 )
 from tests.theatre.observer_runs import FIXTURES, GROUND_TRUTH
 from tests.theatre.runs import Finished, checked
 from theatre.engine.canonical_json import canonical_line
-from theatre.engine.commitment import CommitmentProtocol
 from theatre.oracles.sanitise import sanitise
 
 PAGE = (FIXTURES.parent / "docs" / "adversarial.md").read_text(encoding="utf-8")
@@ -143,12 +141,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Finished]:
 @pytest.fixture(scope="module")
 def twins(runs: list[Finished]) -> list[Twins]:
     return [twins_of(finished) for finished in runs]
-
-
-@pytest.mark.parametrize("name", [EASEL_CLEANED, EASEL_RAW])
-def test_the_shipped_templates_have_the_published_commitment(name: str) -> None:
-    published = (FIXTURES / "templates" / f"{name}.commitment.txt").read_bytes()
-    assert f"{CommitmentProtocol.hash_template(template_of(name))}\n".encode() == published
 
 
 def test_every_pair_was_compared_and_the_bundles_hold(
