@@ -1,7 +1,7 @@
 #!/bin/sh
 # sh verify-with-openssl.sh BUNDLE trust.json: a key of trust.json signed this certificate of these files.
 set -eu
-signed="$1/proofs/certificate.sigstore.json" work=$(mktemp -d); trap 'rm -r "$work"' EXIT
+signed="${1:?expected a bundle, and after it the trust.json of its issuer}/proofs/certificate.sigstore.json" work=$(mktemp -d); trap 'rm -r "$work"' EXIT
 field() { grep -o "\"$1\":\"[^\"]*\"" "$signed" | cut -d '"' -f 4; }
 key=$(tr -d ' \n' < "$2" | grep -o "\"kid\":\"$(field keyid)\",\"public_key\":\"[^\"]*\"" | cut -d '"' -f 8)
 printf -- '-----BEGIN PUBLIC KEY-----\n%s\n-----END PUBLIC KEY-----\n' "$key" > "$work/key.pem"

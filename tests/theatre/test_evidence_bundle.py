@@ -391,7 +391,7 @@ def test_a_link_in_the_place_of_the_draft_is_not_followed(tmp_path: Path) -> Non
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from theatre.engine.errors import AlreadySealedError, BundleError
+from theatre.engine.errors import BundleUnwrittenError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder, file_stamps
 
 kind, folder = sys.argv[1], Path(sys.argv[2])
@@ -408,7 +408,7 @@ try:
                 for seq in range(1, 1002):
                     writer.write(seq, b"x" * 200)
         builder.seal(file_stamps(builder.draft))
-except BundleError as error:
+except BundleUnwrittenError as error:
     print(error, end="")
 """
 

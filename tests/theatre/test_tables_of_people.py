@@ -70,6 +70,8 @@ NO_LINES: dict[str, tuple[bytes, str]] = {
     "a list": (b'[\n {"q": "a", "answer": "x"}\n]\n', "each of the list into a line of its own"),
     "another encoding": ('{"q": "ü", "answer": "x"}'.encode("cp1252"), "save it as UTF-8"),
     "an object over lines": (b'{\n "q": "a"\n}\n', "write one into a line of its own"),
+    "no number": (b'{"q": "a", "answer": NaN}\n', "got NaN$"),
+    "a name twice": (b'{"q": "a", "q": "b"}\n', "got 'q' twice$"),
 }
 
 
@@ -86,6 +88,15 @@ def test_a_table_with_nothing_to_ask_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("id,label\n1,x\n2,y\n", encoding="utf-8")
     with pytest.raises(TableError, match="a column to ask"):
+        ground_truth(read_table(path))
+
+
+def test_rows_without_an_answer_are_counted_and_blanks_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    rows = "".join(f"{n},{'x' if n == 2 else ' ' if n == 3 else ''}\n" for n in range(1, 10))
+    path.write_text(f"text,label\n{rows}", encoding="utf-8")
+    said = "got none in row 1, 3, 4, 5, 6 and 3 more of the data: fill it in"
+    with pytest.raises(TableError, match=said):
         ground_truth(read_table(path))
 
 

@@ -8,6 +8,7 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +77,15 @@ def rehearse_document(
     options: RunOptions,
     on_progress: Callable[[Progress], None],
     *,
-    is_kept: bool = True,
+    kept: int | None = None,
 ) -> Run:
     """Rehearse a template whose data paths begin in `folder`; errors as `rehearse`.
 
-    The store is a temporary one. Its episodes are held in memory, but with `is_kept` False none.
+    The store is a temporary one. Its episodes are held in memory, `kept` of them unless it is None.
     """
     with rehearsed(template, folder, workspace, options, on_progress) as (rehearsal, run):
         report = _report(rehearsal, run)
-        return Run.rehearsed(report, [*read_run(run)] if is_kept else [])
+        return Run.rehearsed(report, [*islice(read_run(run), kept)])
 
 
 @contextlib.contextmanager

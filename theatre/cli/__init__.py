@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
@@ -53,6 +54,21 @@ class LazyGroup(click.Group):
             return None
         module, _, attribute = table[cmd_name][0].partition(":")
         return cast("click.Command", getattr(import_module(module), attribute))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that `args` begin with; UsageError names the one that is near."""
+        name, table = args[0], self._own
+        if name not in table and not name.startswith("-") and name not in (table := self._table()):
+            near = get_close_matches(name, table, n=1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise click.UsageError(
+                f"expected a command of {ctx.command_path}, got {name!r}{hint}; "
+                f"`{ctx.command_path} --help` lists them",
+                ctx,
+            )
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
         """Write the command list from the tables: no command is imported for it."""

@@ -4,7 +4,7 @@ It must not import what only POSIX systems have: `echelon inspect` works without
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -21,14 +21,14 @@ from theatre.cli.tables import (
     print_table,
 )
 from theatre.engine.bundle_check.arithmetic import identity
-from theatre.engine.canonical_json import parse_object
+from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.models import SINGLE_CALL
 from theatre.engine.rlmf_export import SealedBundle, outputs_of
 from theatre.engine.scoring import COMPOSITE
 from theatre.engine.scoring.provider import Absent, at_path
 from theatre.pages.wording import best_baseline
 
-_FIRST = 20
+FIRST = 20
 """So many answers are looked at for a member that none has, or all have as a text."""
 
 
@@ -100,22 +100,30 @@ def print_comparison(bundles: Mapping[str, Path]) -> None:
 
 
 def _print_unread(bundle: Path, scores: Mapping[str, float | None]) -> None:
-    """Say why a criterion has 0 where the first answers lack the member that it reads.
+    firsts = (
+        ([*outputs_of(one.record).values()], one.truth.expected_output)
+        for one in islice(SealedBundle(bundle).episodes(), FIRST)
+    )
+    for note in unread(_document(bundle / "template.json"), scores, firsts):
+        echo(f"note: {note}")
+
+
+def unread(
+    template: Mapping[str, Any],
+    scores: Mapping[str, float | None],
+    firsts: Iterable[tuple[Sequence[JsonObject], JsonObject | None]],
+) -> Iterator[str]:
+    """Yield why a criterion has 0 where the first answers lack the member that it reads.
 
     Or where all that they have is a text that holds it, or a text where a number is expected.
+    `firsts` are outputs and expectation of the first episodes.
     """
-    template = _document(bundle / "template.json")
     choices = template["scoring"].get("criteria_scorers") or {}
     zeros = [name for name, score in scores.items() if score == 0 and name in choices]
     runner = template["product_theatre_config"].get("episode_runner", SINGLE_CALL)
     if not zeros or runner != SINGLE_CALL:
         return
-    firsts = islice(SealedBundle(bundle).episodes(), _FIRST)
-    answers = [
-        (output, one.truth.expected_output or {})
-        for one in firsts
-        for output in [*outputs_of(one.record).values()][-1:]
-    ]
+    answers = [(output, expected or {}) for outputs, expected in firsts for output in outputs[-1:]]
     texts = [value for output, _ in answers for value in output.values()]
     is_text = all(isinstance(value, str) and value.startswith("{") for value in texts)
     hint = """; they are JSON as text, which "answer": {"from": "json"} reads""" if is_text else ""
@@ -130,11 +138,11 @@ def _print_unread(bundle: Path, scores: Mapping[str, float | None]) -> None:
         is_absent = all(isinstance(one, Absent) for one in said)
         if is_absent or hint:
             but = f"{'but ' if is_absent else ''}answers have: {', '.join(answers[0][0])}"
-            echo(f"note: {name} reads {field}, {but}{hint}")
+            yield f"{name} reads {field}, {but}{hint}"
         elif all(map(_is_text_for_number, said, right)):
-            echo(
-                f"note: {name} reads {said[0]!r:.40} where {right[0]!r:.40} is expected: a text "
-                "never equals a number"
+            yield (
+                f"{name} reads {said[0]!r:.40} where {right[0]!r:.40} is expected: a text never "
+                "equals a number"
             )
 
 
@@ -234,9 +242,10 @@ def _print_gaps(parts: Mapping[str, Any] | None) -> None:
     for name, gap in (parts or {}).get("gap", {}).items():
         if gap["beyond_sampling_error"]:
             side = "above" if gap["difference"] > 0 else "below"
+            criterion = "composite" if name == COMPOSITE else name
             echo(
-                f"note         {name}: train part {abs(gap['difference']):.3f} {side} the holdout, "
-                "beyond sampling error"
+                f"note         {criterion}: train part {abs(gap['difference']):.3f} {side} the "
+                "holdout, beyond sampling error"
             )
 
 

@@ -130,6 +130,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.UnknownScorerError, ExitCode.INVALID),
     (errors.ProgrammeError, ExitCode.INVALID),
     (errors.HumanScoreRefusedError, ExitCode.INVALID),
+    (errors.BundleUnwrittenError, ExitCode.INCOMPLETE),
     (errors.BundleError, ExitCode.INVALID),
     (errors.QualificationError, ExitCode.INVALID),
     (errors.InvalidReportError, ExitCode.INVALID),
@@ -240,6 +241,8 @@ def _describe(error: BaseException) -> tuple[str, str, ExitCode]:
         return error.format_message(), "usage", ExitCode.USAGE
     if isinstance(error, OSError):
         message = f"expected the system to let this through, got: {error}"
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            message += "; free some space and run the same command again"
         return message, "system", ExitCode.FAILURE
     return "interrupted", "interrupted", ExitCode.INCOMPLETE
 

@@ -71,6 +71,11 @@ class Wishes:
     project: str
     """The name of the folder: theatres of two projects are different ones."""
 
+    @property
+    def own_id(self) -> str:
+        """Return the id of a construct that is written: a log counts all runs of an id as its."""
+        return theatre_id_of(self.project).removeprefix("product_").removesuffix("_v1")
+
 
 def recipes() -> list[str]:
     """Return the names of the recipes that ship."""
@@ -335,6 +340,9 @@ def _draft(text: str, wishes: Wishes, truth: GroundTruth | None, shown: GroundTr
     construct = _construct_lines(wishes, shown)
     if construct is not None:
         text = re.sub(r"(?m)^construct: .*$|^chain:(?:\n  - .*)+", "construct: @", text)
+    entry = f'{{id: {_word(wishes.own_id)}, adapter: python, endpoint: "solution:answer"}}'
+    text = text.replace("construct: solution:answer", f"construct: {entry}")
+    text = text.replace("{id: calculator,", f"{{id: {wishes.own_id}_calculator,")
     text = _with_data(text, wishes, truth)
     named = f"{text.rstrip()}\nid: {theatre_id_of(wishes.project)}\n"
     return named if construct is None else named.replace("construct: @", construct)
@@ -393,7 +401,8 @@ def _construct_lines(wishes: Wishes, truth: GroundTruth) -> str | None:
         case "python":
             return None
         case "node":
-            return "construct: [node, solution.mjs]"
+            own = _word(wishes.own_id)
+            return f"construct: {{id: {own}, adapter: local, endpoint: [node, solution.mjs]}}"
         case "command":
             argv = shlex.split(wishes.command or "")
             return _entry("command", argv, {"prompt": asked, "answer": read})

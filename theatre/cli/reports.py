@@ -59,8 +59,8 @@ def print_violations(kind: str, violations: Iterable[SchemaViolation]) -> None:
         echo(f"{kind}: {one.pointer or '/'} [{one.rule}] {one.detail}")
 
 
-def print_rehearsal(report: JsonObject) -> None:
-    """Print what `theatre.api.rehearsal` reports."""
+def print_rehearsal(report: JsonObject, notes: Iterable[str]) -> None:
+    """Print what `theatre.api.rehearsal` reports; `notes` stand below the scores."""
     document: Any = report
     rows = [
         (
@@ -71,6 +71,8 @@ def print_rehearsal(report: JsonObject) -> None:
         for name, value in document["scores"].items()
     ]
     print_table(("criterion", "score", "95 % interval"), rows)
+    for note in notes:
+        echo(f"note: {note}")
     counts = {name: count for name, count in document["episode_counts"].items() if count}
     echo("episodes   " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     for one in document["first_failures"]:

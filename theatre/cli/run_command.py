@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import click
 
@@ -12,6 +12,7 @@ from theatre.api.runs import PENDING, find_or_commit_theatre, logged_report, run
 from theatre.api.template_files import read_template, read_written, require_runnable
 from theatre.api.theatre_run import RunOptions
 from theatre.api.workspace import Workspace
+from theatre.cli.certificate_report import FIRST, unread
 from theatre.cli.exits import (
     CommandEndedError,
     ExitCode,
@@ -126,13 +127,13 @@ def _rehearse(
     with ProgressLine(
         cast("str", template["theatre_id"]), quiet=quiet, used=tally_of(template)
     ) as line:
-        run = rehearse_document(
-            template, path.parent, workspace, options, line.update, is_kept=False
-        )
+        run = rehearse_document(template, path.parent, workspace, options, line.update, kept=FIRST)
     if as_json:
         print_document(run.report)
     else:
-        print_rehearsal(run.report)
+        firsts = [([*one.answers.values()], one.expected) for one in run.episodes()]
+        scores = cast("dict[str, Any]", run.report["scores"])
+        print_rehearsal(run.report, unread(template, scores, firsts))
 
 
 def run_with_progress(

@@ -21,7 +21,7 @@ from theatre.engine.canonical_json import (
     parse_object,
 )
 from theatre.engine.errors import NotFoundError
-from theatre.files.tables import TableError, csv_rows, json_rows
+from theatre.files.tables import TableError, csv_rows, json_rows, some_of
 
 _ANSWER = ".answer"
 
@@ -94,7 +94,6 @@ ANSWER_COLUMNS = ("answer", "label", "expected", "target", "output")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(?:\.([0-9]+))?")
 _EXACT_DIGITS = 15
 """What a double keeps of any decimal number."""
-_SHOWN_ROWS = 5
 _ID_DIGITS = 12
 
 
@@ -178,7 +177,7 @@ def _read_lines(path: Path) -> Table:
     if odd:
         raise TableError(
             f"expected expected_output as an object in {path}, got another value in row "
-            f'{", ".join(odd[:_SHOWN_ROWS])}: write {{"answer": "yes"}} in place of "yes"'
+            f'{some_of(odd)}: write {{"answer": "yes"}} in place of "yes"'
         )
     answers = dict.fromkeys(name for one in expected for name in cast("JsonObject", one))
     return Table(
@@ -267,7 +266,7 @@ def _episodes(
     taken: Counter[str] = Counter()
     empty: list[str] = []
     for number, row in enumerate(table.rows, start=1):
-        if any(row.get(name) in (None, "") for name in answers):
+        if any(_is_blank(row.get(name)) for name in answers):
             empty.append(str(number))
             continue
         asked = {name: row[name] for name in inputs if name in row}
@@ -284,9 +283,13 @@ def _episodes(
         }
     if empty:
         raise TableError(
-            f"expected an answer in each row of {table.source}, got none in row "
-            f"{', '.join(empty[:_SHOWN_ROWS])}: fill it in or remove the row"
+            f"expected an answer in each row of {table.source}, got none in row {some_of(empty)} "
+            "of the data: fill it in or remove the row"
         )
+
+
+def _is_blank(answer: JsonValue) -> bool:
+    return answer is None or (isinstance(answer, str) and not answer.strip())
 
 
 def _id_column(columns: Sequence[str]) -> str | None:
@@ -306,6 +309,6 @@ def _refuse_repeated(table: Table, episodes: Sequence[JsonObject]) -> None:
     twice = [name for name, count in seen.items() if count > 1]
     if twice:
         raise TableError(
-            f"expected each id once in {table.source}, got {', '.join(twice[:_SHOWN_ROWS])} more "
+            f"expected each id once in {table.source}, got {some_of(twice)} more "
             "than once: give each row an id of its own, or take the column of ids out"
         )

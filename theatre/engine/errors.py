@@ -188,6 +188,12 @@ class BundleError(TheatreError):
     code = "bundle-invalid"
 
 
+class BundleUnwrittenError(BundleError):
+    """The disk does not take a bundle: the run goes on at its sealing, once it does."""
+
+    code = "bundle-unwritten"
+
+
 class AlreadySealedError(BundleError):
     """Another attempt at the same run has sealed its bundle; use that one."""
 

@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple, Self
 from uuid import UUID, uuid5
 
 from theatre.engine.canonical_json import JsonObject, canonical_line
-from theatre.engine.errors import AlreadySealedError, BundleError
+from theatre.engine.errors import AlreadySealedError, BundleError, BundleUnwrittenError
 
 PART_SIZE = 1000
 """Up to so many episodes each has its own file; past that, parts of this many lines."""
@@ -325,7 +325,7 @@ def _disk(action: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BundleError(
+        raise BundleUnwrittenError(
             f"expected to {action}, got {error.strerror or error}: "
             "free or mend the disk and run again; nothing half-written is visible"
         ) from error

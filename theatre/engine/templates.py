@@ -258,7 +258,8 @@ class Fork(_Part):
         return {MEETS, FALLS_SHORT} <= set(self.option_ids)
 
 
-_ID_LETTERS = 8
+_ID_LETTERS, _LONGEST_SLUG = 8, 200
+"""With all around it, an id is at most 255 bytes."""
 _AS_LETTERS = str.maketrans("0123456789", "ghijklmnop")
 
 
@@ -268,7 +269,7 @@ def theatre_id_of(name: str, family: str = "product") -> str:
     Theatre ids have small letters and underscores alone. Where that loses something of the name,
     eight letters of its SHA-256 follow. `family` is the first word.
     """
-    slug = re.sub(r"[^a-z]+", "_", name.lower()).strip("_")
+    slug = re.sub(r"[^a-z]+", "_", name.lower())[:_LONGEST_SLUG].strip("_")
     if slug and slug == name:
         return f"{family}_{slug}_v1"
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()

@@ -179,7 +179,10 @@ class DatasetRoots:
             found = _regular_file(root / relative)
             if found is not None:
                 if not found.is_relative_to(root):
-                    raise DatasetError(f"expected {path} inside its dataset root, got a link out")
+                    raise DatasetError(
+                        f"expected {path} inside its dataset root, got a link out, to {found}: "
+                        "put the file itself in its place"
+                    )
                 return found
         looked_in = ", ".join(str(root) for root in self._roots)
         raise DatasetError(f"The dataset was not found: expected {path} in {looked_in}")

@@ -4,6 +4,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from json import JSONDecodeError
 from pathlib import Path
 from typing import TextIO
 
@@ -57,8 +58,14 @@ def csv_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
     if odd:
         raise TableError(
             f"expected {len(columns)} values in each row of {path}, got another number in line "
-            f"{', '.join(odd[:_SHOWN_ROWS])}: put texts with commas into quotation marks"
+            f"{some_of(odd)}: put texts with commas into quotation marks"
         )
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return the first of many, and how many more there are."""
+    more = len(names) - _SHOWN_ROWS
+    return ", ".join(names[:_SHOWN_ROWS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _beginning(handle: TextIO, path: Path) -> tuple[int, str, str]:
@@ -93,11 +100,12 @@ def json_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
             try:
                 yield number, parse_object(text)
             except ParseError as error:
-                is_list = text.lstrip().startswith(b"[")
-                one = "each of the list" if is_list else "one"
-                advice = f"write {one} into a line of its own"
+                advice = ""
                 if isinstance(error.__cause__, UnicodeDecodeError):
-                    advice = _SAVE
+                    advice = f"; {_SAVE}"
+                elif isinstance(error.__cause__, JSONDecodeError) or text.lstrip()[:1] != b"{":
+                    one = "each of the list" if text.lstrip()[:1] == b"[" else "one"
+                    advice = f"; write {one} into a line of its own"
                 raise TableError(
-                    f"expected a JSON object in line {number} of {path}: {error}; {advice}"
+                    f"expected a JSON object in line {number} of {path}: {error}{advice}"
                 ) from error

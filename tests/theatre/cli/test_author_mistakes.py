@@ -271,3 +271,11 @@ def test_a_table_of_ones_own_is_certified_by_two_commands(tmp_path: Path) -> Non
     forked(*(*INIT, "mine.csv", "--answer", "stars", "--force"), home=tmp_path, cwd=tmp_path)
     again = (tmp_path / "new" / "ground_truth.jsonl").read_text().splitlines()
     assert {json.loads(line)["episode_id"] for line in again} == ids
+
+
+def test_a_rehearsal_names_a_text_where_a_number_is_expected(tmp_path: Path) -> None:
+    project(tmp_path, solution__py=SOLUTION.replace("3", "'3'"))
+    answer = forked("run", "--rehearsal", home=tmp_path / "home", cwd=tmp_path)
+    assert answer.code == 0, answer
+    said = "note: right_stars reads '3' where 3 is expected: a text never equals a number"
+    assert said in answer.stdout.splitlines()

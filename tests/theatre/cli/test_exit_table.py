@@ -243,6 +243,7 @@ TABLE = {
     ExitCode.WRONG_STATE: {"InvalidTransitionError", "StateConflictError"},
     ExitCode.INCOMPLETE: {
         "BudgetSpentError",
+        "BundleUnwrittenError",
         "ConstructUnreachableError",
         "InterruptedRunError",
         "IsolationLostError",

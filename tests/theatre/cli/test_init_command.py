@@ -172,6 +172,29 @@ def test_a_column_that_a_path_would_part_is_refused(folder: Path, name: str) -> 
     assert f"got {name!r}: give that column" in str(refused.exception)
 
 
+WRITTEN = {
+    ("classification", "python"): "null",
+    ("classification", "node"): "null",
+    ("chain_of_two", "python"): "null_calculator",
+}
+
+
+@pytest.mark.parametrize(("recipe", "kind"), WRITTEN)
+@pytest.mark.usefixtures("folder")
+def test_what_it_writes_is_no_version_of_the_construct_in_another_folder(
+    recipe: str, kind: str
+) -> None:
+    # Else the log reads "run 1 of 1; 2 runs of 2 versions" where each folder has one.
+    ids = []
+    for name in (Path("null"), Path("n" * 250)):
+        said = [str(name), "--yes", "--recipe", recipe, "--construct", kind]
+        assert CliRunner().invoke(init, said).exit_code == 0
+        assert faults(name) == []
+        ids.append(pinned(name)["product_theatre_config"]["construct_under_test"])
+    assert ids[0] == WRITTEN[recipe, kind]
+    assert ids[1].startswith("n" * 200 + "_")
+
+
 def test_each_recipe_can_be_of_another_construct(folder: Path) -> None:
     for recipe in recipes():
         started = start("--yes", "--force", "--recipe", recipe, "--construct", "node")

@@ -96,6 +96,19 @@ def test_every_command_that_is_listed_is_there_and_has_its_line(group: LazyGroup
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["chekc"], "of echelon, got 'chekc': did you mean check?; `echelon --help` lists them"),
+        (["theatre", "x"], "of echelon theatre, got 'x'; `echelon theatre --help` lists them"),
+    ],
+)
+def test_a_misspelt_command_is_answered_with_the_nearest(words: list[str], said: str) -> None:
+    with pytest.raises(click.UsageError) as refused:
+        cli.main(words, prog_name="echelon", standalone_mode=False)
+    assert refused.value.format_message() == f"expected a command {said}"
+
+
 def test_a_run_of_a_local_program_imports_no_http_client(tmp_path: Path) -> None:
     version = write_module(tmp_path)
     template = write_theatre(

@@ -172,7 +172,7 @@ def test_a_construct_that_fails_on_the_holdout_alone_gets_a_note_on_each_score(
 ) -> None:
     lines = shown_of(tmp_path, fails_on_the_holdout=True).splitlines()
     assert [line for line in lines if line.startswith("note")] == [
-        NOTE.format(name="composite_score"),
+        NOTE.format(name="composite"),
         NOTE.format(name="right"),
     ]
 

@@ -232,7 +232,7 @@ def test_a_full_disk_behind_stdout_is_a_failure_with_a_reason(resolved: tuple[Pa
         document = on_streams("theatre", "show", NO_ID, "--json", home=home, stdout=full.fileno())
     assert (text.code, document.code) == (1, 3)
     assert text.stderr.startswith("error (system): ")
-    assert "No space left on device" in text.stderr
+    assert "No space left on device; free some space and run the same" in text.stderr
     assert "Traceback" not in text.stderr + document.stderr
 
 

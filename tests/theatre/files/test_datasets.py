@@ -87,7 +87,7 @@ def test_a_link_out_of_its_root_is_refused(root: Path, tmp_path: Path) -> None:
     (root / "link.jsonl").symlink_to(tmp_path / "outside.jsonl")
     (root / "folder").symlink_to(tmp_path)
     for path in ("link.jsonl", "folder/outside.jsonl"):
-        with pytest.raises(DatasetError, match="inside its dataset root, got a link out"):
+        with pytest.raises(DatasetError, match=r"got a link out, to /.+: put the file"):
             DatasetRoots([root]).find(path)
 
 

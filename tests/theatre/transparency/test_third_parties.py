@@ -59,6 +59,12 @@ def openssl(bundle: Path) -> tuple[int, str]:
     return ended(["sh", script, bundle, bundle / "proofs" / "trust.json"])
 
 
+def test_the_script_for_the_shell_says_what_it_is_given() -> None:
+    code, said = ended(["sh", DOCS / "verify-with-openssl.sh"])
+    assert code == 2
+    assert "expected a bundle, and after it the trust.json of its issuer" in said
+
+
 def securesystemslib(bundle: Path) -> tuple[int, str]:
     """The same with the lines of Python on the page, in this process."""
     page = (DOCS / "trust.md").read_text(encoding="utf-8")
