@@ -578,8 +578,11 @@ def decoys(folder: Path) -> str:
     return f"paid: {findings_of(finished, 'baseline')}"
 
 
-def all_the_words(*, times: int = 1) -> Callable[[Path], str]:
-    """Quote all of the one record that every question shows; of several times not the last."""
+def all_the_words(*, times: int = 1, others: int = 0) -> Callable[[Path], str]:
+    """Quote all of the one record that every question shows; of several times not the last.
+
+    `others`: so many questions of another kind stand among them.
+    """
 
     def attack(folder: Path) -> str:
         words = [f"word{number:02}" for number in range(60)]
@@ -593,6 +596,7 @@ def all_the_words(*, times: int = 1) -> Callable[[Path], str]:
             }
             for one, word in zip(episodes(60), words, strict=True)
         ]
+        asked += [{**one, "expected_output": {"recall": 0.5}} for one in episodes(60 + others)[60:]]
         params: JsonObject = {"field": "colour", "expected": "colour", "records": "records"}
         changes: dict[str, JsonValue] = {
             "/scoring/criteria_scorers/colour": {"scorer": "hash_chain", "params": params},
@@ -605,6 +609,8 @@ def all_the_words(*, times: int = 1) -> Callable[[Path], str]:
 
         def answer(request: OracleInvocationRequest) -> JsonObject:
             asked_before[request.episode_id] += 1
+            if cast("int", request.input_data["seq"]) > len(words):
+                return {"output_data": {"recall": 0.5}}
             is_last = times > 1 and asked_before[request.episode_id] == times
             return saying({} if is_last else cited)(request)
 
@@ -788,6 +794,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "decoys": decoys,
     "all-the-words": all_the_words(),
     "silent-once": all_the_words(times=5),
+    "two-kinds": all_the_words(others=60),
     "set-back": set_back,
 }
 """Attack by the name of its row."""

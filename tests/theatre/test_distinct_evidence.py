@@ -35,6 +35,7 @@ from tests.theatre.runs import (
     with_changes,
 )
 from theatre.api.template_files import validate_template
+from theatre.engine.bundle_check import data_audit
 from theatre.engine.bundle_check.data_audit import DataAudit as CheckedAudit
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
@@ -46,6 +47,7 @@ from theatre.engine.scoring import (
     DataAudit,
     DrawnEpisodes,
     TheatreScoringProvider,
+    baselines,
     wilson_interval,
 )
 from theatre.engine.templates import view_template
@@ -520,6 +522,32 @@ def test_answers_that_do_as_well_for_other_questions_are_found(
     assert not any(verify(folder, now=LATE).problems.values())
 
 
+def test_a_criterion_that_few_episodes_have_is_drawn_and_dealt_on_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(baselines, "MAX_EPISODES", 40)
+    monkeypatch.setattr(data_audit, "MOST_EPISODES", 40)
+    words = [f"word{n:02}" for n in range(40)]
+    all_words: JsonObject = {"output_data": {"colour": " ".join(words)}}
+    records = asked(
+        *({"question": f"Which {n}?", "answer": all_words} for n in range(40)),
+        *(
+            {"question": f"How many {n}?", "answer": {"output_data": {"recall": 0.5}}}
+            for n in range(80)
+        ),
+        expected=[{"colour": [words[n]]} if n < 40 else {"recall": 0.5} for n in range(120)],
+    )
+    stage = pilot_stage(tmp_path, records, changes=scoring_colours_by("contains_terms"))
+    finished = stage.run(ScriptedAdapter(answer_as_asked))
+    made: Any = finished.document("scores/baselines.json")
+    assert made["episodes"] == 80
+    assert {one["empty"]["n"] for one in made["criteria"].values()} == {40}
+    findings: Any = finished.document("certificate.json")["findings"]
+    assert "interchangeable-answers:colour" in findings
+    assert failed_ids(check(finished.bundle)) == set()
+    assert not any(verify(finished.bundle, now=LATE).problems.values())
+
+
 def test_who_takes_every_label_for_right_is_met_by_the_first_of_them(tmp_path: Path) -> None:
     labels = ["red", "green", "blue"]
     records = asked(
@@ -601,17 +629,22 @@ def test_the_thousand_with_the_smallest_digests_are_drawn() -> None:
             drawn_.add(
                 GroundTruthEpisode(seq=seq, episode_id=f"e-{seq}", input_data={"n": seq}),
                 {"n": -seq},
+                {"colour": None} if seq % 30 else {"colour": None, "rare": 1},
                 tuple,
             )
             if seq == 700:  # what is read before the last one is added is not written over
                 assert len([*drawn_.cases({3})]) == 1
         cases = [(one.seq, one.input_data, sent) for one, sent in drawn_.cases()]
+        counted = len(drawn_)
+        wanted, rare = ({*drawn_.of(one)} for one in ("colour", "rare"))
     digests = {
         seq: hashlib.sha256(f"a commitment:baseline:e-{seq}".encode()).hexdigest()
         for seq in range(1, 1501)
     }
-    wanted = sorted(sorted(digests, key=lambda seq: digests[seq])[:1000])
-    assert cases == [(seq, {"n": seq}, {"n": -seq}) for seq in wanted]
+    assert wanted == {*sorted(digests, key=lambda seq: digests[seq])[:1000]}
+    assert rare == {*range(30, 1501, 30)}
+    assert cases == [(seq, {"n": seq}, {"n": -seq}) for seq in sorted(wanted | rare)]
+    assert counted == len(cases)
 
 
 # --- what ships --------------------------------------------------------------------------------

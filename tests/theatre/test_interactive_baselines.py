@@ -430,7 +430,7 @@ def test_at_most_a_thousand_episodes_are_played_and_none_once_it_is_to_stop(run:
                 input_data={"shown": "red", "usual": "blue"},
                 expected_output={"colour": "red", "recall": 0.5},
             )
-            drawn.add(episode, episode.input_data, tuple)
+            drawn.add(episode, episode.input_data, {"colour": "red", "recall": 0.5}, tuple)
         made: Any = scores.as_document(drawn, {})
         cases = [episode.episode_id for episode, _ in drawn.cases()]
         with pytest.raises(RunStoppedError):

@@ -179,6 +179,7 @@ class _Baselines:
         self._scoring = scoring
         self._scorers = scoring.scorers
         self._drawn = scoring.draw.drawn
+        self._drawn_for = {name: scoring.draw.of(name) for name in plan.scorers}
 
     def document(self) -> Document:
         """Return `scores/baselines.json`, recomputed."""
@@ -213,17 +214,19 @@ class _Baselines:
         """Return criterion → the mean of answers that are dealt to other questions."""
         runner, means = self._evidence.runner, dict[str, list[Fraction]]()
         own = None if runner is None else runner.own_words
-        names = {name for name in self._plan.scorers if self._why_not(name) is None}
-        is_due = len(self._drawn) >= FEWEST_DEALT and own != frozenset()
-        others = self._scoring.draw.dealt() if is_due else {}
-        for episode in self._episodes(others):
-            said = cast("list[Any]", parse_json(others[episode.seq]()))
-            answers = [None if hops is None else _words(hops, own) for hops in said]
-            held = self._expected(episode)
-            for name in names & known(held).keys():
+        names = [name for name in self._plan.scorers if self._why_not(name) is None]
+        rings = {name: self._scoring.draw.dealt(name) for name in names if own != frozenset()}
+        due = {name: ring for name, ring in rings.items() if len(ring) >= FEWEST_DEALT}
+        for episode in self._episodes({seq for ring in due.values() for seq in ring}):
+            held, read = self._expected(episode), dict[int, list[EpisodeAnswer | None]]()
+            for name in [name for name, ring in due.items() if episode.seq in ring]:
+                other = due[name][episode.seq]
+                if other not in read:
+                    said = cast("list[Any]", parse_json(self._scoring.draw.answer(other)))
+                    read[other] = [None if hops is None else _words(hops, own) for hops in said]
                 nanos = [
                     0 if one is None else billionths(self._scorers.result(name, episode, one, held))
-                    for one in answers
+                    for one in read[other]
                 ]
                 counted = [nano for nano in nanos if nano is not None]
                 if counted:
@@ -305,7 +308,12 @@ class _Baselines:
             yield from zip(self._episodes(self._drawn), self._inputs(), strict=True)
 
     def _expected(self, episode: GroundTruthEpisode) -> Held:
-        return self._scorers.expected(episode, self._scoring.gold.get(episode.episode_id))
+        """Return what counts of an episode: on each criterion that it was drawn for."""
+        held = self._scorers.expected(episode, self._scoring.gold.get(episode.episode_id))
+        return {
+            name: value if episode.seq in self._drawn_for[name] else NOTHING
+            for name, value in held.items()
+        }
 
     def _key(
         self, episode: GroundTruthEpisode, results: Mapping[str, float | str]
@@ -428,7 +436,7 @@ class _Baselines:
         """
         frequent_at, last_at = {}, {}
         for name in names:
-            seen = [(seq, held[name]) for seq, held in self._drawn.items() if name in held]
+            seen = [(seq, one) for seq, one in self._drawn_for[name].items() if one is not None]
             if seen:
                 times = Counter(digest for _, digest in seen)
                 most = max(times.values())

@@ -475,17 +475,18 @@ class Evidence:
                 if self.committed.single_call
                 else episode["input_data"]
             )
+            held = {
+                one: value
+                for one in tally.plan.ids
+                if (value := self.expectation(one, episode)) is not NOWHERE
+            }
             question = audit.question(
                 sent=sent,
                 truths=[episode.get("expected_output"), label],
-                expectations={
-                    one: value
-                    for one in tally.plan.ids
-                    if (value := self.expectation(one, episode)) is not NOWHERE
-                },
+                expectations=held,
                 cluster_key=episode.get("cluster_key"),
             )
-            draw.add(name, line["seq"], question.expected)
+            draw.add(name, line["seq"], held, question.expected)
             audit.add(question, line)
         return audit, draw
 

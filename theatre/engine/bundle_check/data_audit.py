@@ -14,7 +14,6 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from theatre.engine.bundle_check.arithmetic import UNSEEN, Document, Plan, exact, published, ratio
@@ -155,11 +154,16 @@ def each(digests: bytearray) -> Iterator[bytes]:
 
 
 class BaselineDraw:
-    """Keeps which episodes have the smallest digests, by their place in the dataset."""
+    """Keeps which episodes have the smallest digests, by their place in the dataset.
+
+    Of those on which a criterion applies, whatever there are of others.
+    """
 
     def __init__(self, commitment_hash: str) -> None:
         self._commitment_hash = commitment_hash
-        self._kept: list[tuple[int, int, Mapping[str, bytes], tuple[int, int]]] = []
+        self._smallest: dict[str, list[tuple[int, int]]] = {}
+        """Criterion → (digest, negated; place in the dataset) of each of its episodes."""
+        self._kept: dict[int, tuple[Mapping[str, bytes], tuple[int, int]]] = {}
         self._answers = tempfile.SpooledTemporaryFile(max_size=2**18)  # noqa: SIM115 - see below
         weakref.finalize(self, self._answers.close)
 
@@ -167,37 +171,49 @@ class BaselineDraw:
         self,
         episode_id: str,
         seq: int,
+        applicable: Iterable[str],
         expected: Mapping[str, bytes],
         answer: Callable[[], bytes] = bytes,
     ) -> None:
         """Take an episode that was run: the digests of what is expected, and its answer, if kept.
 
-        An answer of no bytes is none to deal.
+        `applicable` are the criteria that it counts on. An answer of no bytes is none to deal.
         """
         text = f"{self._commitment_hash}:baseline:{episode_id}"
         number = -int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
-        if len(self._kept) == MOST_EPISODES:
-            if number < self._kept[0][0]:
-                return
-            heapq.heappop(self._kept)
-        kept = self._answers.tell(), self._answers.write(answer())
-        heapq.heappush(self._kept, (number, seq, expected, kept))
+        for name in applicable:
+            smallest = self._smallest.setdefault(name, [])
+            if len(smallest) == MOST_EPISODES:
+                if number < smallest[0][0]:
+                    continue
+                heapq.heappop(smallest)
+            heapq.heappush(smallest, (number, seq))
+            if seq not in self._kept:
+                kept = self._answers.tell(), self._answers.write(answer())
+                self._kept[seq] = expected, kept
+
+    def of(self, name: str) -> dict[int, bytes | None]:
+        """Return those of a criterion in the order of the dataset, each with its digest, if any."""
+        places = sorted(seq for _, seq in self._smallest.get(name, ()))
+        return {seq: self._kept[seq][0].get(name) for seq in places}
 
     @property
-    def drawn(self) -> dict[int, Mapping[str, bytes]]:
-        """Return them in the order of the dataset, each with its digests."""
-        kept = sorted(self._kept, key=lambda one: one[1])
-        return {seq: expected for _, seq, expected, _ in kept}
+    def drawn(self) -> set[int]:
+        """Return those of all criteria."""
+        return {seq for smallest in self._smallest.values() for _, seq in smallest}
 
-    def dealt(self) -> dict[int, Callable[[], bytes]]:
-        """Return for each that has an answer that of the next one, in the order of the digests."""
-        ring = [(seq, kept) for _, seq, _, kept in sorted(self._kept, reverse=True) if kept[1]]
-        others = [kept for _, kept in (*ring[1:], *ring[:1])]
-        return {
-            seq: partial(self._read, *kept) for (seq, _), kept in zip(ring, others, strict=True)
-        }
+    def dealt(self, name: str) -> dict[int, int]:
+        """Return for each episode with an answer and an expectation the next one of these.
 
-    def _read(self, place: int, size: int) -> bytes:
+        In the order of the digests; behind the last comes the first.
+        """
+        ordered = [seq for _, seq in sorted(self._smallest.get(name, ()), reverse=True)]
+        ring = [seq for seq in ordered if name in self._kept[seq][0] and self._kept[seq][1][1]]
+        return dict(zip(ring, (*ring[1:], *ring[:1]), strict=True))
+
+    def answer(self, seq: int) -> bytes:
+        """Return the answer that was kept of an episode."""
+        place, size = self._kept[seq][1]
         self._answers.seek(place)
         return self._answers.read(size)
 

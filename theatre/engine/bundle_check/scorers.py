@@ -313,7 +313,8 @@ class EpisodeScoring:
         )
         if question is not None and answer is not None:
             kept = partial(_answer_kept, answer)
-            self.draw.add(episode.episode_id, episode.seq, question.expected, kept)
+            applicable = [name for name, one in held.items() if not isinstance(one, Nothing)]
+            self.draw.add(episode.episode_id, episode.seq, applicable, question.expected, kept)
             self.audit.add(question, document)
         outcome, line = EpisodeOutcome(document["outcome"]), canonical_line(document)
         self.lines.add(line)

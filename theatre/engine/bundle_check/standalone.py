@@ -765,8 +765,8 @@ def check_baselines(evidence: Evidence) -> Problems:
     """
     stated, ids = evidence.baselines, evidence.results[0].plan.ids
     criteria = stated["criteria"]
-    drawn = len(evidence.counted[1].drawn)
-    yield from differs("baselines.json/episodes", drawn, stated["episodes"])
+    draw = evidence.counted[1]
+    yield from differs("baselines.json/episodes", len(draw.drawn), stated["episodes"])
     yield from differs("baselines.json/criteria", sorted(ids), sorted(criteria))
     yield from differs("baselines.json", ["criteria", "episodes"], sorted(stated))
     form = sorted(["not_applicable", *BASELINES])
@@ -775,7 +775,7 @@ def check_baselines(evidence: Evidence) -> Problems:
     # Whether a runner plays to an end only a runner can say: of no criterion, or of all alike.
     unplayable = played and "unplayable" in reasons and None not in reasons
     for name, one in criteria.items():
-        where = f"baselines.json/criteria/{name}"
+        where, drawn = f"baselines.json/criteria/{name}", len(draw.of(name))
         yield from differs(where, form, sorted(one))
         reason = evidence.no_baselines(name) or ("unplayable" if unplayable else None)
         if one["not_applicable"] != "judged":

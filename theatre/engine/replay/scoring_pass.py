@@ -120,17 +120,18 @@ class DistinctEvidence:
     ) -> None:
         label = self._gold.get(episode.episode_id)
         truths = (episode.expected_output, label)
+        held = self._provider.expectations(episode, label)
         self._audit.add(
             AuditedEpisode(
                 sent=sent,
                 truths=[truth for truth in truths if truth is not None],
-                expectations=self._provider.expectations(episode, label),
+                expectations=held,
                 scored=scored,
                 counted=counted,
                 cluster_key=episode.cluster_key,
             )
         )
-        self._drawn.add(episode, sent, answers)
+        self._drawn.add(episode, sent, held, answers)
 
     @property
     def audit(self) -> JsonObject:

@@ -13,10 +13,9 @@ import hashlib
 import heapq
 import marshal
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
-from operator import itemgetter
 from typing import cast
 
 import numpy as np
@@ -105,12 +104,17 @@ class NotApplicable(StrEnum):
 
 
 class DrawnEpisodes:
-    """The episodes with the smallest SHA-256(commitment_hash + ":baseline:" + episode_id)."""
+    """The episodes with the smallest SHA-256(commitment_hash + ":baseline:" + episode_id).
+
+    Of those on which a criterion applies: one that few of many episodes have is drawn on its own.
+    """
 
     def __init__(self, commitment_hash: str) -> None:
         self._commitment_hash = commitment_hash
-        self._heap: list[tuple[int, int, int, int]] = []
-        """Of each episode the digest, negated, its number, and place and size of what is kept."""
+        self._heaps: dict[str, list[tuple[int, int]]] = {}
+        """Criterion → of each episode the digest, negated, and its number."""
+        self._kept: dict[int, tuple[int, int, frozenset[str]]] = {}
+        """Of each number place and size of what is kept, and on what its answers can be dealt."""
         self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by close
 
     def close(self) -> None:
@@ -121,18 +125,31 @@ class DrawnEpisodes:
         self,
         episode: GroundTruthEpisode,
         sent: JsonObject,
+        held: Mapping[str, JsonValue],
         answers: Callable[[], Sequence[Outputs | None]],
     ) -> None:
-        """Take the next episode that was run; `answers` returns all to it, None for a failure."""
+        """Take the next episode that was run; `answers` returns all to it, None for a failure.
+
+        `held` has what is expected on each criterion that applies.
+        """
         # Drawn by the commitment: who runs the theatre must not choose on which episodes it looks
         # good next to a trivial answer.
         text = f"{self._commitment_hash}:baseline:{episode.episode_id}"
         drawn = -int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
-        if len(self._heap) < MAX_EPISODES:
-            heapq.heappush(self._heap, (drawn, episode.seq, *self._write(episode, sent, answers())))
-        elif drawn > self._heap[0][0]:
-            place = self._write(episode, sent, answers())
-            heapq.heapreplace(self._heap, (drawn, episode.seq, *place))
+        is_drawn = False
+        for criterion in held:
+            heap = self._heaps.setdefault(criterion, [])
+            if len(heap) < MAX_EPISODES:
+                heapq.heappush(heap, (drawn, episode.seq))
+            elif drawn > heap[0][0]:
+                heapq.heapreplace(heap, (drawn, episode.seq))
+            else:
+                continue
+            is_drawn = True
+        if is_drawn:
+            given = answers()
+            known = frozenset(name for name, one in held.items() if given and one is not None)
+            self._kept[episode.seq] = (*self._write(episode, sent, given), known)
 
     def _write(
         self, episode: GroundTruthEpisode, sent: JsonObject, answers: Sequence[Outputs | None]
@@ -143,9 +160,16 @@ class DrawnEpisodes:
             marshal.dumps((*kept, episode.cluster_key, other, [*answers]))
         )
 
+    def of(self, criterion: str) -> set[int]:
+        """Return the numbers of those that are drawn for a criterion."""
+        return {seq for _, seq in self._heaps.get(criterion, ())}
+
     def __len__(self) -> int:
         """Return how many are drawn."""
-        return len(self._heap)
+        return len(self._every())
+
+    def _every(self) -> set[int]:
+        return set().union(*map(self.of, self._heaps))
 
     def cases(
         self, only: Collection[int] | None = None
@@ -154,28 +178,34 @@ class DrawnEpisodes:
 
         `only`: no others than those with these sequence numbers.
         """
-        for _, seq, *place in sorted(self._heap, key=itemgetter(1)):
-            if only is None or seq in only:
-                episode, sent, _ = self._read(seq, *place)
-                yield episode, sent
+        for seq in sorted(self._every() if only is None else only):
+            episode, sent, _ = self._read(seq)
+            yield episode, sent
         self._spool.seek(0, 2)
 
-    def dealt(self) -> Iterator[tuple[GroundTruthEpisode, Sequence[Outputs | None]]]:
-        """Yield each that has answers with those of the next one, in the order of the digests."""
-        first: Sequence[Outputs | None] = ()
-        latest = None
-        for _, seq, *place in sorted(self._heap, reverse=True):
-            episode, _, answers = self._read(seq, *place)
-            if answers:
-                if latest is not None:
-                    yield latest, answers
-                first, latest = first or answers, episode
-        if latest is not None:
-            yield latest, first
+    def dealt(
+        self, criteria: Iterable[str]
+    ) -> Iterator[tuple[GroundTruthEpisode, Sequence[Outputs | None], Sequence[str]]]:
+        """Yield each that has answers with those of the next one, in the order of the digests.
 
-    def _read(
-        self, seq: int, place: int, size: int
-    ) -> tuple[GroundTruthEpisode, JsonObject, list[Outputs | None]]:
+        The next one of the same criterion, as the answer to a question of another kind says
+        nothing of it; criteria that have the same questions come together.
+        """
+        rings: dict[tuple[int, ...], list[str]] = {}
+        for criterion in criteria:
+            heap = sorted(self._heaps.get(criterion, ()), reverse=True)
+            ring = tuple(seq for _, seq in heap if criterion in self._kept[seq][2])
+            if len(ring) >= MIN_DEALT:
+                rings.setdefault(ring, []).append(criterion)
+        for ring, names in rings.items():
+            _, _, answers = self._read(ring[0])
+            for seq in reversed(ring):
+                episode, _, own = self._read(seq)
+                yield episode, answers, names
+                answers = own
+
+    def _read(self, seq: int) -> tuple[GroundTruthEpisode, JsonObject, list[Outputs | None]]:
+        place, size, _ = self._kept[seq]
         self._spool.seek(place)
         kept = marshal.loads(self._spool.read(size))  # noqa: S302 - as `_write` wrote it
         name, value, expected, cluster, sent, answers = kept
@@ -313,18 +343,16 @@ class BaselineScores:
         who looks at no question scores the same for any.
         """
         own = None if self._players is None else self._players.own_words
+        plans = {plan.criterion_id: plan for plan in self._plans if own != frozenset()}
         means: dict[str, list[Fraction]] = {}
-        is_due = len(drawn) >= MIN_DEALT and own != frozenset()
-        for episode, answers in drawn.dealt() if is_due else ():
+        for episode, answers, names in drawn.dealt(plans):
             label = gold.get(episode.episode_id)
-            held = self._provider.expectations(episode, label)
-            for plan in self._plans:
-                if held.get(plan.criterion_id) is not None:
-                    nanos = [_dealt_nano(plan, episode, hops, own, label) for hops in answers]
-                    known = [nano for nano in nanos if nano is not None]
-                    if known:
-                        mean = Fraction(sum(known), len(known) * NANO)
-                        means.setdefault(plan.criterion_id, []).append(mean)
+            for name in names:
+                nanos = [_dealt_nano(plans[name], episode, hops, own, label) for hops in answers]
+                known = [nano for nano in nanos if nano is not None]
+                if known:
+                    mean = Fraction(sum(known), len(known) * NANO)
+                    means.setdefault(name, []).append(mean)
         return {
             name: rounded_number(sum(each, Fraction()) / len(each))
             for name, each in means.items()
@@ -340,6 +368,7 @@ class BaselineScores:
         raise_if_cancelled: Callable[[], None],
     ) -> None:
         """Play each episode twice: what is expected at its end is no answer to a turn."""
+        due = {plan.criterion_id: drawn.of(plan.criterion_id) for plan in self._plans}
         for episode, _ in drawn.cases():
             label = gold.get(episode.episode_id)
             for baseline in _PLAYED:
@@ -347,6 +376,8 @@ class BaselineScores:
                 made = players.answer(episode, copies=baseline is Baseline.COPIED)
                 results = {
                     plan.criterion_id: score_criterion(plan, episode, made, label)
+                    if episode.seq in due[plan.criterion_id]
+                    else Verdict.NOT_APPLICABLE
                     for plan in self._plans
                 }
                 columns[baseline].add(results, episode.cluster_key)
@@ -365,13 +396,14 @@ class BaselineScores:
         # What was played has its first two already.
         first = 0 if own is None else len(_PLAYED)
         filled = [*columns.values()][first:]
+        due = {plan.criterion_id: drawn.of(plan.criterion_id) for plan in self._plans}
         for episode, sent in drawn.cases():
             held = self._provider.expectations(episode, gold.get(episode.episode_id))
             # By place, in the order of `Baseline`: to hash a member costs as much as a score.
             results: list[dict[str, CriterionResult]] = [{**nothing} for _ in filled]
             for plan, construct, path in placed:
                 criterion = plan.criterion_id
-                if criterion not in held:
+                if episode.seq not in due[criterion]:
                     continue
                 expected = held[criterion]
                 answers = (
@@ -455,9 +487,11 @@ class BaselineScores:
         gold: Mapping[str, JsonObject],
         only: Collection[int] | None = None,
     ) -> Iterator[tuple[int, dict[str, JsonValue]]]:
+        due = {name: drawn.of(name) for name in self._reasons}
         for episode, _ in drawn.cases(only):
             label = gold.get(episode.episode_id)
-            yield episode.seq, self._provider.expectations(episode, label)
+            held = self._provider.expectations(episode, label)
+            yield episode.seq, {name: one for name, one in held.items() if episode.seq in due[name]}
 
 
 class _Column:
