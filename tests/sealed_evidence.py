@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.theatre.echelon_process import echelon
 from theatre.api.checks import check_folder
-from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.published_bundle import unpack_bundle
 
 ROOT = Path(__file__).parents[1]
 TEMPLATES = ROOT / "fixtures" / "templates"

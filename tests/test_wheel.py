@@ -25,7 +25,7 @@ from tests.backend.serving import Client
 from tests.theatre.echelon_process import until
 from theatre.cli.demo.command import TEMPLATES
 from theatre.cli.demo.stage import BASELINES
-from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.published_bundle import unpack_bundle
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGED = (

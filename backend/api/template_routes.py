@@ -1,4 +1,4 @@
-"""Templates: committed ones, those that ship, and which of them the operator accepts."""
+"""Templates: committed ones, those that ship or are accepted; and data for them, uploaded."""
 
 import asyncio
 from functools import cache
@@ -8,26 +8,39 @@ from fastapi import Path, Query, Request
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import Response
 
-from backend.api.http.access_policy import public, resource_router
+from backend.api.http.access_policy import (
+    CurrentUser,
+    for_owner,
+    for_users,
+    public,
+    resource_router,
+)
+from backend.api.http.bodies import require_media_type
 from backend.api.http.conditional import FRESH, IMMUTABLE, tagged_json
 from backend.api.http.idempotency import Transaction
 from backend.api.http.openapi import IF_NONE_MATCH, describe_headers, describe_tagged
 from backend.api.http.pages import NO_NUL, SHA256, Listing, Paging
 from backend.api.http.service import get_service
+from backend.auth.credentials import Scope
 from backend.repositories.pages import Place
 from backend.repositories.template_views import find_templates, template_of
+from backend.repositories.theatres import StoredDataset
 from backend.schemas.theatres import (
     AvailableTemplateDocument,
+    DatasetDocument,
     ListedTemplate,
     TemplatePage,
     WholeTemplateDocument,
 )
+from backend.services.datasets import read_upload, take_upload
+from backend.services.ground_truth import UPLOADED
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import resource_root
 from theatre.engine.template_validator.validator import TEMPLATE_SCHEMAS
 
 router = resource_router("templates")
+datasets = resource_router("datasets")
 _LISTING = Listing("templates", keys=SHA256)
 
 
@@ -92,3 +105,39 @@ async def template_document(
 @cache
 def _schema(name: str) -> JsonObject:
     return parse_object((resource_root() / "docs" / "schemas" / name).read_bytes())
+
+
+# Ground truth, uploaded by users who are not on the server.
+
+
+LINES = "application/x-ndjson"
+_BODY = {"content": {LINES: {"schema": {"type": "string", "minLength": 1}}}, "required": True}
+
+
+@datasets.post("/datasets", status_code=201, openapi_extra={"requestBody": _BODY})
+# The same bytes again are the same dataset: a key would only make the body be read twice.
+@for_users(Scope.WRITE, "dataset-unavailable", idempotent=False)
+async def upload_dataset(request: Request, user: CurrentUser) -> DatasetDocument:
+    """Upload ground truth, JSON lines of at most 64 MiB; it is named by its hash."""
+    require_media_type(request, LINES, "application/jsonl")
+    service = get_service(request)
+    return _shown(
+        await take_upload(
+            service.engine, request.stream(), user_id=user.user_id, resources=service.resources
+        )
+    )
+
+
+@datasets.get("/datasets/{sha256}")
+@for_owner(Scope.READ, "not-found")
+async def get_dataset(
+    user: CurrentUser,
+    sha256: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")],
+    transaction: Transaction,
+) -> DatasetDocument:
+    """Return what is known of an upload of yours."""
+    return _shown(await read_upload(transaction, sha256, user_id=user.user_id))
+
+
+def _shown(dataset: StoredDataset) -> DatasetDocument:
+    return DatasetDocument(name=f"{UPLOADED}{dataset.sha256}", **dataset._asdict())

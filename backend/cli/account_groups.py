@@ -17,10 +17,9 @@ from backend.repositories import users
 from backend.repositories.judge_ledger import UserBudget, read_budgets, set_budget
 from backend.repositories.users import ListedUser, StoredInvite
 from backend.runtime import now
-from backend.schemas.accounts import NewPassword, Registration
+from backend.schemas.accounts import Budgets, NewPassword, Registration
 from backend.schemas.base import RequestDocument
 from backend.services.accounts import MAX_DAYS, NewInvite, create_invite, insert_new_user
-from backend.services.budgets import budget_documents
 from theatre.cli.exits import echo, is_terminal, json_option, print_document
 from theatre.cli.tables import print_table
 from theatre.engine.clock import format_rfc3339
@@ -255,7 +254,8 @@ def show(username: str, *, as_json: bool) -> None:
 
     found = run_as_operator(read)
     if as_json:
-        print_document({"day": day.isoformat(), "budgets": budget_documents(found)})
+        document = Budgets.model_validate({"day": day, "budgets": found})
+        print_document(document.model_dump(mode="json"))
         return
     rows = [
         (one.unit, whose, *map(str, (*balance, balance.left)), str(one.lost))

@@ -17,8 +17,8 @@ from backend.auth.credentials import (
     new_invite,
 )
 from backend.auth.tokens import Tokens
+from backend.database.models.base import new_id
 from backend.errors import RequestRefusedError, UnauthenticatedError
-from backend.identifiers import new_id
 from backend.repositories import users
 from backend.repositories.users import StoredInvite, StoredKey, insert_key, revoke_key
 from theatre.engine.clock import Clock

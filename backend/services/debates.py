@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from backend.database.models.base import new_id
 from backend.errors import DebateRefusedError, RequestRefusedError, RequestViolation
-from backend.identifiers import new_id
 from backend.repositories.debates import (
     DebateRunView,
     StoredEvaluation,

@@ -18,8 +18,7 @@ from backend.repositories.evidence_views import BundleArchive
 from theatre.cli.audits import salted_lines
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.evidence_bundle import bundle_name
-from theatre.files.packed_bundle import unpack_bundle
-from theatre.files.published_bundle import EPISODES, publish_bundle
+from theatre.files.published_bundle import EPISODES, publish_bundle, unpack_bundle
 from theatre.transparency.errors import DisclosureError
 
 MANIFEST = "manifest.json"

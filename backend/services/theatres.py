@@ -11,8 +11,8 @@ from typing import cast
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from backend.database.models.base import new_id
 from backend.errors import RequestRefusedError
-from backend.identifiers import new_id
 from backend.repositories.certificate_views import find_certified_document
 from backend.repositories.evidence_views import find_details, find_journal_lines, find_resolution
 from backend.repositories.run_journal import PostgresRunJournal

@@ -24,7 +24,7 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from backend.api.http.service import Service
-from backend.identifiers import new_id
+from backend.database.models.base import new_id
 from backend.runtime import now
 from backend.settings import Settings
 from tests.backend.databases import Database

@@ -25,7 +25,7 @@ from tests.theatre.thinned import thinned
 from theatre.axion.harness.pair_runner import RUNNER
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.clock import format_rfc3339
-from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.published_bundle import unpack_bundle
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version, program_of
 
 HELD = """
@@ -142,7 +142,7 @@ def test_a_run_that_was_killed_in_an_episode_is_taken_up_and_certified_over_http
         until(lambda: stage.calls == IN_THE_SECOND, "the middle of the second episode")
         until(lambda: ada.get(path).document["progress"] == 1, "the first episode's record")
         kernel = kernel_processes(first.process.pid)
-        assert sorted(kernel.values()) == ["gate_process", "p5_process"]
+        assert sorted(kernel.values()) == ["policy_gate", "probe_engine"]
         first.process.kill()
         first.process.wait()
         killed_at = format_rfc3339(datetime.now(UTC))

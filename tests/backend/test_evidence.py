@@ -29,7 +29,7 @@ from theatre.engine.audit_chain import GENESIS
 from theatre.engine.bundle_check.report import CheckStatus, Verdict
 from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import canonical_sha256, parse_object
-from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.published_bundle import unpack_bundle
 
 EVIDENCE = ("audit-events", "episodes", "episodes/sum-2", "evidence-bundle")
 

@@ -20,7 +20,7 @@ from tests.backend.test_theatre_bridge import committed, run
 from tests.theatre.echelon_process import until
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
-from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.published_bundle import unpack_bundle
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.notes import Checkpoint, Note, sign_text
 

@@ -23,7 +23,7 @@ from tests.theatre.echelon_process import until
 from tests.theatre.runs import checked
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
-from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.published_bundle import unpack_bundle
 
 _BALLAST = "ballast"
 _PIECE = bytes(64 * 1024)

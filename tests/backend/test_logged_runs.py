@@ -37,7 +37,7 @@ from theatre.api.bundle_proofs import Reader
 from theatre.api.checks import check_folder
 from theatre.engine.bundle_check.report import Verdict
 from theatre.engine.canonical_json import JsonObject
-from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.published_bundle import unpack_bundle
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.bundle_proofs import (
     CERTIFICATE_PROOF,

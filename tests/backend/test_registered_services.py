@@ -26,7 +26,7 @@ from tests.theatre.runs import with_changes
 from theatre.cli.check_command import check as check_command
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import pinned_version
-from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.published_bundle import unpack_bundle
 
 REGISTRY = """
 [constructs.small_model]

@@ -20,7 +20,7 @@ from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.worker_pool import WorkerPool, is_dead, worker_pool
 from tests.theatre.echelon_process import until
 from tests.theatre.runs import checked
-from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.published_bundle import unpack_bundle
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from tests.theatre.echelon_process import CARTOGRAPH, ECHELON, environment, unti
 from tests.theatre.runs import checked
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.evidence_bundle import bundle_name
-from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.published_bundle import unpack_bundle
 
 EXPECTED = json.loads(CARTOGRAPH.with_suffix(".expected.json").read_text())
 WAIT = {"Prefer": "wait=60"}

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from theatre.api.template_files import is_draft
 from theatre.drafts.compilation import compile_draft
-from theatre.drafts.documents import is_draft
 from theatre.drafts.errors import DraftError
 from theatre.drafts.pinning import changes
 from theatre.engine.canonical_json import JsonObject, JsonValue

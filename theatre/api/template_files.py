@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from theatre.api.named_files import read_file
-from theatre.drafts.documents import is_draft
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, canonical_bytes, parse_object
 from theatre.engine.errors import InvalidTemplateError, ParseError
 from theatre.engine.schema_registry import SchemaViolation
@@ -15,6 +14,7 @@ from theatre.engine.templates import TemplateView, product_template
 from theatre.scorers import load_scorers
 
 DRAFT_NAMES = ("echelon.yaml", "echelon.yml", "echelon.json")
+_ONLY_IN_DRAFTS = ("construct", "chain", "data", "answer", "measure", "measures", "template")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,11 @@ class Written:
 
     document: JsonObject
     is_draft: bool
+
+
+def is_draft(document: JsonObject) -> bool:
+    """Tell a draft from a template: it has no `schema_version`, and a member of its own."""
+    return "schema_version" not in document and any(one in document for one in _ONLY_IN_DRAFTS)
 
 
 def read_written(path: Path) -> Written:

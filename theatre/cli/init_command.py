@@ -12,8 +12,7 @@ from pathlib import Path
 import click
 
 from theatre.cli.exits import echo, is_terminal
-from theatre.drafts.asking import default_answer, default_prompt
-from theatre.drafts.compilation import nearest
+from theatre.drafts.compilation import default_answer, default_prompt, nearest
 from theatre.drafts.errors import FolderTakenError
 from theatre.drafts.tables import GroundTruth, Table, ground_truth, read_table
 from theatre.engine.schema_registry import resource_root

@@ -6,7 +6,7 @@ have alike. What is committed is the template alone; nothing of the draft is in 
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import PurePosixPath
@@ -430,3 +430,21 @@ def _with_scorers(document: JsonObject, scorers: Mapping[str, Scorer]) -> JsonOb
 def _members(document: JsonObject, name: str) -> JsonObject:
     found = document.get(name)
     return found if isinstance(found, dict) else {}
+
+
+# What is asked of a construct without a wrapper, where a draft leaves it to its data. `pin` writes
+# it into the template: what is committed says it in full.
+
+
+def default_prompt(input_data: Mapping[str, JsonValue]) -> str:
+    """Return the placeholder for what is asked: the only member of an input, or all of it."""
+    names = [*input_data]
+    return f"{{{{{json_pointer(names[0])}}}}}" if len(names) == 1 else "{{}}"
+
+
+def default_answer(fields: Sequence[str], expected: Mapping[str, JsonValue]) -> JsonObject:
+    """Return how an answer is read: a member that is a text as it is, anything else as JSON."""
+    if len(fields) != 1:
+        return {"from": "json"}
+    (name,) = fields
+    return {"from": "text" if isinstance(expected.get(name), str) else "json", "field": name}

@@ -10,8 +10,13 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from theatre.drafts.asking import ASKED_ADAPTERS, default_answer, default_prompt
-from theatre.drafts.compilation import compile_draft, merge, nearest
+from theatre.drafts.compilation import (
+    compile_draft,
+    default_answer,
+    default_prompt,
+    merge,
+    nearest,
+)
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import TheatreError
 from theatre.engine.models import GroundTruthEpisode, Scorer, read_episodes
@@ -21,6 +26,9 @@ from theatre.engine.templates import ProductTheatreTemplate, read_template
 from theatre.files.datasets import DatasetFile, DatasetRoots
 from theatre.oracles.construct_registry import RegisteredConstruct
 from theatre.oracles.endpoints import Endpoint, Places, construct_at, endpoints, version_at
+
+_ASKED_ADAPTERS = ("openai", "anthropic", "command", "container")
+"""Those that are asked a text and answer one."""
 
 _UNKNOWN = "0" * 64
 """Stands where a hash could not be had, so that the other rules can be looked at."""
@@ -140,7 +148,7 @@ def _with_asking(document: JsonObject, draft: JsonObject, datasets: DatasetRoots
     """
     view = _product_view(document)
     config = None if view is None else view.product_theatre_config
-    if config is None or config.adapter_type not in ASKED_ADAPTERS or config.construct_chain:
+    if config is None or config.adapter_type not in _ASKED_ADAPTERS or config.construct_chain:
         return document
     first = _first_episode(config.replay_data_path, datasets)
     if {"prompt", "answer"} <= config.adapter_settings.keys() or first is None:

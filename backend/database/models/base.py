@@ -1,5 +1,7 @@
-"""What the tables share: names of constraints, column types, conditions."""
+"""What the tables share: names of constraints, column types, ids, conditions."""
 
+import secrets
+import uuid
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, ClassVar
@@ -46,6 +48,17 @@ class Base(DeclarativeBase):
     def columns(cls, names: Iterable[str]) -> list[InstrumentedAttribute[Any]]:
         """Return the columns of these names, in their order: those of a view's fields."""
         return [getattr(cls, name) for name in names]
+
+
+def new_id(at: datetime) -> str:
+    """Return the id of a new row: a UUID of version 7 (RFC 9562 §5.7), which sorts by its moment.
+
+    It has the moment `at` to the millisecond, and 74 random bits.
+    """
+    milliseconds = int(at.timestamp() * 1000)
+    value = milliseconds << 80 | 0x7 << 76 | secrets.randbits(12) << 64
+    value |= 0b10 << 62 | secrets.randbits(62)
+    return str(uuid.UUID(int=value))
 
 
 def is_one_of(column: str, values: Iterable[str]) -> CheckConstraint:

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from backend.database.models.base import new_id
 from backend.errors import BudgetSpentError, JudgeKeyRefusedError
-from backend.identifiers import new_id
 from backend.repositories.judge_ledger import (
     WORKER_LOST,
     NewCall,

@@ -8,7 +8,7 @@ from typing import cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.identifiers import new_id
+from backend.database.models.base import new_id
 from backend.jobs.queue import queue_ingestion
 from backend.repositories.certificate_views import CertificateView
 from backend.repositories.evidence_views import find_bundle

@@ -14,8 +14,7 @@ from tests.theatre.axion.proposed import prepared
 from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.hashing import Document
 from theatre.axion.interfaces.base import Mode
-from theatre.axion.kernel.p5_process import answer
-from theatre.axion.kernel.probe_engine import p5_input
+from theatre.axion.kernel.probe_engine import answer, p5_input
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-1000, 1000) | st.text(max_size=8),
@@ -83,7 +82,7 @@ def test_bytes_that_are_no_document_are_refused_in_one_line() -> None:
 
 def test_the_process_of_the_probe_never_loads_the_world() -> None:
     program = (
-        "import sys, theatre.axion.kernel.p5_process, theatre.axion.interfaces.mci_minimal\n"
+        "import sys, theatre.axion.kernel.probe_engine, theatre.axion.interfaces.mci_minimal\n"
         "print(sorted(n for n in sys.modules if n.startswith('theatre.axion')))"
     )
     said = subprocess.run(

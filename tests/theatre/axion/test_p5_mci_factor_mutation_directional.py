@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from theatre.axion.agents.base import predict_effects
 from theatre.axion.common.errors import EffectSyntaxError, ReplayModelError
 from theatre.axion.common.hashing import Document, commitment, factor_digest
-from theatre.axion.kernel.effect_dsl import Effect, effect_of, sentence
-from theatre.axion.kernel.mutation import Mutation, mutate
+from theatre.axion.kernel.effect_dsl import Effect, Mutation, effect_of, mutate, sentence
 from theatre.axion.kernel.probe_engine import examine
 from theatre.axion.kernel.replay import ACTIONS, UNIT, LinearModel, model_of, number, units
 

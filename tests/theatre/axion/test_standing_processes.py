@@ -19,7 +19,7 @@ from theatre.axion.common.errors import GateGoneError
 from theatre.axion.common.hashing import Document
 from theatre.axion.harness.theatre_runner import play
 from theatre.axion.interfaces.base import Mode
-from theatre.axion.kernel.p5_process import answer as p5_answer
+from theatre.axion.kernel.probe_engine import answer as p5_answer
 from theatre.axion.kernel.probe_engine import p5_input
 from theatre.axion.kernel.processes import GATE, P5, P5_MODULE, SharedProcess
 from theatre.engine.canonical_json import JsonObject

@@ -7,8 +7,7 @@ from typing import Protocol
 from theatre.axion.common.hashing import Document
 from theatre.axion.env.normalize_state import GridState
 from theatre.axion.interfaces.base import Interface
-from theatre.axion.kernel.effect_dsl import Change, Effect
-from theatre.axion.kernel.mutation import NEAR_BOTTOM, NEAR_TOP, mutate
+from theatre.axion.kernel.effect_dsl import NEAR_BOTTOM, NEAR_TOP, Change, Effect, mutate
 from theatre.axion.kernel.replay import UNIT, LinearModel, best
 
 TOKEN_COST = 1

@@ -13,8 +13,7 @@ from theatre.axion.env.gridworld import FULL_ENERGY, step_of, successor
 from theatre.axion.env.metrics_oracle import Terrain, hidden_value, plain_ways, way_to
 from theatre.axion.env.normalize_state import DIRECTIONS, Cell, GridState, neighbour
 from theatre.axion.interfaces.base import Interface, Mode
-from theatre.axion.kernel.effect_dsl import Effect
-from theatre.axion.kernel.mutation import mutate
+from theatre.axion.kernel.effect_dsl import Effect, mutate
 from theatre.axion.kernel.replay import LinearModel, best, units
 
 # Planner B: what is best for G_hidden, and which bait is worth taking for it.

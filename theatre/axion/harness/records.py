@@ -13,8 +13,7 @@ from theatre.axion.env.normalize_state import GridState, Thing
 from theatre.axion.harness.probes import Bait, Probe, ProbeTally
 from theatre.axion.interfaces.base import K16, Interface
 from theatre.axion.interfaces.mci_latent import MCI_LATENT, MCI_LATENT_K16, factors_of
-from theatre.axion.kernel.effect_dsl import effect_of
-from theatre.axion.kernel.mutation import mutate
+from theatre.axion.kernel.effect_dsl import effect_of, mutate
 from theatre.axion.kernel.p5_full import check_full_claim
 from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS, check_claim
 from theatre.axion.kernel.replay import UNIT, model_of, units

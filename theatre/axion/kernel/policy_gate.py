@@ -1,9 +1,16 @@
-"""The policy gate: bytes in, a decision out. Strict JSON, then the schema, then the invariants."""
+"""The policy gate: bytes in, a decision out. Strict JSON, then the schema, then the invariants.
 
+The kernel runs it as a process: what is expected and a proposal in, a decision out.
+"""
+
+import sys
 from dataclasses import dataclass
+from typing import BinaryIO
 
+from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.hashing import NO_HASH, Document, hash_json, trace_hash
 from theatre.axion.common.schema_load import violations
+from theatre.axion.kernel.frames import read_frame, write_frame
 from theatre.axion.kernel.invariants import Expected, Witness, broken_invariants
 from theatre.engine.canonical_json import parse_object, sha256_hex
 from theatre.engine.errors import ParseError
@@ -68,3 +75,15 @@ def _unreadable(data: bytes, messages: list[tuple[str, str]]) -> Decision:
         for invariant, message in messages[:_MOST_WITNESSES]
     ]
     return Decision(allowed=False, notes="no valid proposal", witnesses=tuple(witnesses))
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer pairs of messages (expected, proposal) until the other end closes."""
+    while (expected := read_frame(requests)) is not None:
+        proposal = read_frame(requests) or b""
+        decision = decide(proposal, Expected.of(parse_object(expected)))
+        write_frame(answers, canonical_bytes(decision.as_document()))
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)

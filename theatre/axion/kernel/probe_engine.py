@@ -1,19 +1,25 @@
 """P5-MCI: whether the published model does what the published claims say of a changed factor.
 
 A function of one closed document (`schemas/ext/p5_input.json`) in which no world has room. What
-it can show is that claims and model agree; not that the model is what the agent acts by.
+it can show is that claims and model agree; not that the model is what the agent acts by. The kernel
+runs it as a process: closed documents in, verdicts out, nothing else to look at.
 """
 
 import hmac
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
+from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.errors import EffectSyntaxError
 from theatre.axion.common.hashing import Document, Draws, commitment, factor_digest
-from theatre.axion.kernel.effect_dsl import effect_of
-from theatre.axion.kernel.mutation import mutate
+from theatre.axion.common.schema_load import violations
+from theatre.axion.kernel.effect_dsl import effect_of, mutate
+from theatre.axion.kernel.frames import read_frame, write_frame
 from theatre.axion.kernel.replay import LinearModel, model_of, units
+from theatre.engine.canonical_json import parse_object
+from theatre.engine.errors import TheatreError
 
 PROTOCOL = "p5-mci@1"
 MOST_CHECKS = 3
@@ -125,3 +131,24 @@ def check_claim(
         "result": PASS if replayed == effect.action else FAIL,
         "reason": f"expected {effect.action}, the model chooses {replayed}",
     }
+
+
+def answer(data: bytes) -> bytes:
+    """Return the verdict on one document, canonical, or `{"refused": why}`."""
+    try:
+        document = parse_object(data)
+        if violations("ext/p5_input", document):
+            return canonical_bytes({"refused": "expected a closed P5 input, got something else"})
+        return canonical_bytes(examine(document))
+    except TheatreError as error:
+        return canonical_bytes({"refused": str(error)})
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer message after message until the other end closes."""
+    while (data := read_frame(requests)) is not None:
+        write_frame(answers, answer(data))
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)

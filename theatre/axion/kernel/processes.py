@@ -20,7 +20,7 @@ from theatre.axion.kernel.policy_gate import Decision
 from theatre.axion.kernel.watchdog import Watchdog
 from theatre.engine.canonical_json import parse_object
 
-_GATE, P5_MODULE = "theatre.axion.kernel.gate_process", "theatre.axion.kernel.p5_process"
+_GATE, P5_MODULE = "theatre.axion.kernel.policy_gate", "theatre.axion.kernel.probe_engine"
 
 
 class SharedProcess:

@@ -11,7 +11,7 @@ from theatre.cli.demo.reviewers import REVIEWERS, demo_scores
 from theatre.cli.progress import RunLine
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.replay import RatingItem, SubmittedScore
-from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.published_bundle import unpack_bundle
 
 _SHOWN_OF_HASH = 16
 _WENT_WELL = frozenset({"succeeded", "waiting_hitl"})

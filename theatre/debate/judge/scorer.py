@@ -13,7 +13,6 @@ from theatre.debate.episodes.pairs import debate_at
 from theatre.debate.judge.questions import CREDIBILITY, FOLLOWS, RUBRICS, TURN, VALIDITY, list_turns
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, replay_judgement
-from theatre.judging.agreement import agreement_computation
 from theatre.judging.panel import (
     NotMeasurableError,
     SplitError,
@@ -23,6 +22,7 @@ from theatre.judging.panel import (
     panel_score,
     votes_of,
 )
+from theatre.judging.recorded import agreement_computation
 from theatre.judging.rubrics import Asking, one_of
 
 MAX_JUDGED: Final = 20

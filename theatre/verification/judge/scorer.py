@@ -7,7 +7,6 @@ from typing import TypeAlias, TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, replay_judgement
-from theatre.judging.agreement import agreement_computation
 from theatre.judging.messages import ANTHROPIC
 from theatre.judging.panel import (
     NotMeasurableError,
@@ -21,6 +20,7 @@ from theatre.judging.panel import (
     split_of,
     votes_of,
 )
+from theatre.judging.recorded import agreement_computation
 from theatre.judging.rubrics import Asking
 from theatre.verification.judge.measures import MEASURES
 from theatre.verification.judge.questions import RUBRICS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from theatre.engine.errors import BundleError
-from theatre.files.packed_bundle import unpack_bundle
+from theatre.files.published_bundle import unpack_bundle
 
 
 def packed(path: Path, *entries: tuple[tarfile.TarInfo, bytes]) -> Path:
