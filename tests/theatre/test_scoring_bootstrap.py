@@ -60,6 +60,22 @@ def test_above_5000_units_the_interval_is_the_normal_one() -> None:
     assert cast("dict[str, object]", interval)["method"] == "clt"
 
 
+def test_above_5000_units_a_criterion_that_few_have_counts_as_the_contract_says() -> None:
+    """score ± z · √(n / (n - 1) · Σ u²), as the check computes it; the jackknife lies wider."""
+    n, few = MAX_BOOTSTRAP_UNITS + 1, 60
+    sums, counts = np.zeros((n, 2), np.int64), np.zeros((n, 2), np.int64)
+    sums[:few, 0], counts[:few, 0] = graded(few), 1
+    sums[:, 1], counts[:, 1] = graded(n), 1
+    interval = resampled_interval(
+        Sample(sums, counts, np.array([0.99, 0.01])), seed=SEED, clustered=False
+    )
+    means = sums.sum(axis=0) / counts.sum(axis=0)
+    added = ((sums - means * counts) / counts.sum(axis=0)) @ np.array([0.99, 0.01]) / 1e9
+    half = 1.959963984540054 * np.sqrt(n / (n - 1) * (added**2).sum())
+    score = float(means @ np.array([0.99, 0.01])) / 1e9
+    assert bounds(interval) == pytest.approx((score - half, score + half), abs=2e-6)
+
+
 @pytest.mark.reproducibility
 def test_everybody_draws_the_same_resamples() -> None:
     interval = resampled_interval(plain_sample(graded(50)), seed=SEED, clustered=False)

@@ -81,7 +81,7 @@ def resampled_interval(sample: Sample, *, seed: str, clustered: bool) -> JsonObj
     if not np.isfinite(jackknife).all() or np.ptp(jackknife) == 0:
         return undefined_interval()
     if sample.units > MAX_BOOTSTRAP_UNITS:
-        low, high = _normal_bounds(sample, jackknife)
+        low, high = _normal_bounds(sample)
         return published_interval(low, high, f"{prefix}clt")
     draws = _draws(sample, seed)
     # A resample in which some criterion has no value has no statistic either.
@@ -89,12 +89,15 @@ def resampled_interval(sample: Sample, *, seed: str, clustered: bool) -> JsonObj
     return published_interval(low, high, f"{prefix}bca")
 
 
-def _normal_bounds(sample: Sample, jackknife: Floats) -> tuple[float, float]:
-    """Return the normal bounds with the jackknife's standard error (s/√n for a plain mean)."""
-    n = sample.units
-    deviations = jackknife - jackknife.mean()
-    error = float(np.sqrt((n - 1) / n * np.square(deviations).sum()))
-    half = _HALF_WIDTH * error
+def _normal_bounds(sample: Sample) -> tuple[float, float]:
+    """Return score ± z · √(n / (n - 1) · Σ u²), u being what a unit adds to the score.
+
+    Not the jackknife: a criterion that few units have would count these as if there were fewer.
+    """
+    n, totals = sample.units, sample.counts.sum(axis=0)
+    shares = sample.sums.sum(axis=0) / totals * sample.counts
+    added = (sample.sums - shares) / totals @ sample.weights / 1e9
+    half = _HALF_WIDTH * float(np.sqrt(n / (n - 1) * np.square(added).sum()))
     return sample.observed() - half, sample.observed() + half
 
 
