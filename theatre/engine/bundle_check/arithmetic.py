@@ -206,11 +206,8 @@ class Plan:
         the chain answered it, the form of an answer is all that counts, who answers judges it, or
         it weighs less than a tenth of what its judge decides elsewhere.
         """
-        decides = {
-            name: self.scorers[name]
-            for name, share in zip(self.ids, self.shares, strict=True)
-            if share and self.human.get(name) != 1
-        }
+        # Whatever it weighs: without a weight, too, its score stands on the certificate.
+        decides = {name: self.scorers[name] for name in self.ids if self.human.get(name) != 1}
         own = [
             f"own-scorer:{name}"
             for name, it in decides.items()

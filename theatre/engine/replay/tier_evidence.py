@@ -236,9 +236,10 @@ def unqualified_measures(
 
 
 def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> tuple[str, ...]:
-    """Return what a reader must know of who scores, a code for each criterion.
+    """Return what a reader must know of who scores, a code for each criterion, whatever it weighs.
 
-    That no release ships the scorer that decides it, or the runner that makes what is scored; that
+    Without a weight its score stands on the certificate all the same. That no release ships the
+    scorer that decides it, or the runner that makes what is scored; that
     it is about the answer of another construct of the chain than that under test; that it holds
     answers to no expectation; that a model judges it which also answers; that a judge's word on it
     weighs less than a tenth of the same judge's word on another criterion.
@@ -248,8 +249,8 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
     scorers, config = set(choices.values()), template.product_theatre_config
     ships_runner = config.episode_runner in RUNNERS
     foreign = scorers.difference(SCORER_KINDS if ships_runner else ())
-    own = _by_machine(document, template, foreign)
-    judged = _by_machine(document, template, judges)
+    own = _by_machine(document, template, foreign, weighs=False)
+    judged = _by_machine(document, template, judges, weighs=False)
     choices_of = template.scoring.criteria_scorers
     settings = [one.adapter_settings for one in config.construct_endpoints.values()]
     answering = {one["model"] for one in [config.adapter_settings, *settings] if "model" in one}
@@ -262,12 +263,12 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
         *(f"{OWN_SCORER}:{criterion}" for criterion in own),
         *(
             f"{ANSWERED_BY_ANOTHER}:{name}"
-            for name in _by_machine(document, template, set(choices.values()))
+            for name in _by_machine(document, template, set(choices.values()), weighs=False)
             if _answering(template, name) != config.construct_under_test
         ),
         *(
             f"{FORM_ALONE}:{name}"
-            for name in _by_machine(document, template, FORM_SCORERS)
+            for name in _by_machine(document, template, FORM_SCORERS, weighs=False)
             if "expected" not in choices_of[name].params
         ),
         *(
@@ -299,16 +300,20 @@ def _answering(template: ProductTheatreTemplate, criterion: str) -> str:
 
 
 def _by_machine(
-    document: JsonObject, template: ProductTheatreTemplate, scorers: Container[str]
+    document: JsonObject,
+    template: ProductTheatreTemplate,
+    scorers: Container[str],
+    *,
+    weighs: bool = True,
 ) -> dict[str, str]:
-    """Return criterion → scorer where one of `scorers` decides something that has a weight."""
+    """Return criterion → scorer where one of `scorers` decides something, if need be of weight."""
     weights = template.criteria.weights
     by_people = {one.criterion_id for one in committed_ratings(document) if one.share == 1}
     return {
         criterion: cast("str", choice["scorer"])
         for criterion, choice in criteria_scorers(document).items()
         if cast("str", choice["scorer"]) in scorers
-        and (weights.get(criterion, 0) > 0 or not weights)
+        and (not weighs or weights.get(criterion, 0) > 0 or not weights)
         and criterion not in by_people
     }
 
