@@ -622,6 +622,84 @@ def all_the_words(*, times: int = 1, others: int = 0) -> Callable[[Path], str]:
     return attack
 
 
+def handed_back(folder: Path) -> str:
+    """Hand back what stands in the question: half of an answer, a hint, all that may be right."""
+    asked: list[JsonObject] = []
+    for one in episodes(60):
+        number = len(asked) + 1
+        key = sha256_hex(str(number).encode())
+        readings: list[JsonValue] = [*range(number, 4 * number + number % 5, number)]
+        names: list[JsonValue] = [f"{number}.{reading}" for reading in readings]
+        given: JsonObject = {
+            "id": key[:5],
+            "readings": readings,
+            "shown": [{"no": no} for no in names],
+        }
+        right: JsonObject = {
+            "colour": {"id": key[:5], "label": key[-1]},
+            "hint": key[:5],
+            "last": cast("int", readings[-1]) + number % 3 - 1,
+            "all": names,
+        }
+        asked.append({**one, "input_data": given, "expected_output": right})
+
+    def answer(request: OracleInvocationRequest) -> JsonObject:
+        given: Any = request.input_data
+        said: JsonObject = {
+            "colour": {"id": given["id"]},
+            "hint": given["id"],
+            "last": given["readings"][-1],
+            "all": [one["no"] for one in given["shown"]],
+        }
+        return {"output_data": said}
+
+    scorers = {
+        "colour": "field_match",
+        "hint": "exact_match",
+        "last": "numeric_tolerance",
+        "all": "set_f1",
+    }
+    choices: JsonObject = {
+        name: {
+            "scorer": scorer,
+            "params": {"field": name, "expected": name}
+            | ({"abs": 1} if scorer == "numeric_tolerance" else {}),
+        }
+        for name, scorer in scorers.items()
+    }
+    changes: JsonObject = {
+        "/criteria": {"criteria_ids": [*scorers], "criteria_human": "Answers."},
+        "/scoring/criteria_scorers": choices,
+        "/scorer_pins": dict.fromkeys(scorers.values(), "1"),
+    }
+    finished = pilot_stage(folder, asked, changes=changes).run(ScriptedAdapter(answer))
+    certificate: Any = finished.document("certificate.json")
+    assert certificate["scores"] == {"colour": 0.5, "hint": 1, "last": 1, "all": 1}
+    assert {f"interchangeable-answers:{name}" for name in scorers} <= {*certificate["findings"]}
+    return f"paid: {findings_of(finished, 'baseline', 'interchangeable')}"
+
+
+def handed_on(folder: Path) -> str:
+    """Hand on, as the last of a chain and the one certified, what the one before has found out."""
+    asked: list[JsonObject] = [
+        {**one, "expected_output": {**EXPECTED, "colour": f"hue {number}"}}
+        for number, one in enumerate(episodes(60), start=1)
+    ]
+    finished = pilot_stage(folder, asked, changes=CHAIN).run(
+        {
+            EASEL: ScriptedAdapter(
+                lambda one: saying(f"hue {one.input_data['seq']}")(one), version=EASEL_VERSION
+            ),
+            PILOT: ScriptedAdapter(
+                lambda one: {"output_data": cast("Any", one.input_data["upstream"])[EASEL]}
+            ),
+        }
+    )
+    certificate: Any = finished.document("certificate.json")
+    assert (certificate["construct_id"], certificate["composite_score"]) == (PILOT, 1)
+    return f"paid: {findings_of(finished, 'answered', 'interchangeable')}"
+
+
 def own_runner(folder: Path) -> str:
     """Install a runner that makes the right answer of one word, which no baseline says."""
     asked: list[JsonObject] = [
@@ -795,6 +873,8 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "all-the-words": all_the_words(),
     "silent-once": all_the_words(times=5),
     "two-kinds": all_the_words(others=60),
+    "handed-back": handed_back,
+    "handed-on": handed_on,
     "set-back": set_back,
 }
 """Attack by the name of its row."""

@@ -37,6 +37,7 @@ from tests.theatre.runs import (
 from theatre.api.template_files import validate_template
 from theatre.engine.bundle_check import data_audit
 from theatre.engine.bundle_check.data_audit import DataAudit as CheckedAudit
+from theatre.engine.bundle_check.echoes import copied_from, copies_among
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.models import GroundTruthEpisode
@@ -50,6 +51,7 @@ from theatre.engine.scoring import (
     baselines,
     wilson_interval,
 )
+from theatre.engine.scoring.echoes import Echoes
 from theatre.engine.templates import view_template
 from theatre.files.datasets import DatasetRoots
 from theatre.files.evidence_preview import preview_evidence
@@ -501,12 +503,14 @@ def test_answers_that_do_as_well_for_other_questions_are_found(
         all_ = [*words[number:], *words[:number]]
         return {"output_data": {"colour": " ".join(all_[:1] if is_able else all_)}}
 
+    # The construct knows what it says: an answer that stood in its question would be handed back.
     records = asked(
-        *({"question": f"Which {n}?", "answer": said(n)} for n in range(total)),
+        *({"question": f"Which {n}?"} for n in range(total)),
         expected=[{"colour": [word]} for word in words],
     )
+    answers = {f"Which {n}?": said(n) for n in range(total)}
     stage = pilot_stage(tmp_path, records, changes=scoring_colours_by("contains_terms"))
-    finished = stage.run(ScriptedAdapter(answer_as_asked))
+    finished = stage.run(ScriptedAdapter(lambda one: answers[str(one.input_data["question"])]))
     certificate: Any = finished.document("certificate.json")
     assert certificate["scores"]["colour"] > 0.9
     code = "interchangeable-answers:colour"
@@ -546,6 +550,72 @@ def test_a_criterion_that_few_episodes_have_is_drawn_and_dealt_on_its_own(
     assert "interchangeable-answers:colour" in findings
     assert failed_ids(check(finished.bundle)) == set()
     assert not any(verify(finished.bundle, now=LATE).problems.values())
+
+
+small = st.sampled_from(["a", "b", "", 0, 1, 1.0, True, None])
+values = st.recursive(
+    small,
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from("abz*"), below),
+    max_leaves=8,
+)
+objects = st.dictionaries(st.sampled_from("abz"), values, max_size=3)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(objects, objects), min_size=2, max_size=5))
+@example([({"a": ["x", "y"]}, {"b": "y"}), ({"a": ["z"]}, {"b": "z"})])
+@example([({"z": [{"a": 1}, {"a": 2}]}, {"b": [1, 2]}), ({"z": [{"a": 3}]}, {"b": [3]})])
+def test_engine_and_check_copy_the_same(pairs: list[tuple[JsonObject, JsonObject]]) -> None:
+    """Each by its own code."""
+    (asked, said), (other, others_answer) = pairs[:2]
+    echoes = Echoes("c", [(one, {"c": said_}, "b") for one, said_ in pairs], is_first=True)
+    copies = copies_among((one, said_, frozenset("b")) for one, said_ in pairs)
+    assert bool(echoes) is bool(copies)
+    moved = echoes.moved({"c": said}, asked, other, {"c": others_answer})["c"]
+    assert canonical_bytes(moved) == canonical_bytes(copied_from(other, said, asked, copies))
+
+
+def test_what_is_copied_is_found_at_its_place_also_from_the_end_and_as_a_column() -> None:
+    pairs: list[tuple[JsonObject, JsonObject]] = [
+        (
+            {"read": [*range(n, n * n)], "shown": [{"id": str(one)} for one in range(n)]},
+            {"last": n * n - 1, "ids": [str(one) for one in range(n)], "same": "red"},
+        )
+        for n in range(2, 6)
+    ]
+    (asked, said), (other, right) = pairs[0], pairs[3]
+    echoes = Echoes("c", [(one, {"c": answer}, ()) for one, answer in pairs], is_first=True)
+    assert echoes.moved({"c": said}, asked, other, {}) == {"c": right}
+    constant: JsonObject = {"same": "red"}
+    # Where the same is said to everything, the question that holds it by chance is not copied.
+    alike: list[tuple[JsonObject, JsonObject]]
+    alike = [({"a": "red"}, constant), ({"a": "blue"}, constant), ({"b": "red"}, constant)]
+    assert not Echoes("c", [(one, {"c": answer}, ()) for one, answer in alike], is_first=True)
+    assert not copies_among((one, answer, frozenset[str]()) for one, answer in alike)
+
+
+def test_members_that_no_scorer_asks_for_take_no_place_of_those_that_it_does() -> None:
+    padding: JsonObject = {f"a{number:03}": 0 for number in range(150)}
+    alike: list[tuple[JsonObject, JsonObject]] = [
+        ({"id": f"no {n}"}, {**padding, "colour": {**padding, "id": f"no {n}"}}) for n in range(3)
+    ]
+    for wanted in (frozenset({"colour", "id"}), frozenset[str]()):
+        echoes = Echoes("c", [(one, {"c": said}, wanted) for one, said in alike], is_first=True)
+        copies = copies_among((one, said, wanted) for one, said in alike)
+        assert bool(echoes) is bool(copies) is bool(wanted)
+
+
+def test_what_came_before_in_a_chain_is_part_of_the_question() -> None:
+    answered: list[tuple[JsonObject, dict[str, JsonObject], str]] = [
+        ({"seq": n}, {"first": {"hue": f"hue {n}"}, "last": {"colour": f"hue {n}"}}, "")
+        for n in range(3)
+    ]
+    (sent, hops, _), (other, others, _) = answered[:2]
+    echoes = Echoes("last", answered, is_first=False)
+    assert echoes.moved(hops, sent, other, others)["last"] == others["last"]
+    # A play has no output of a second construct: there is nothing to move.
+    assert echoes.moved({"first": {}}, sent, other, others) == {"first": {}}
+    assert not Echoes("first", answered, is_first=True)
 
 
 def test_who_takes_every_label_for_right_is_met_by_the_first_of_them(tmp_path: Path) -> None:
@@ -598,7 +668,7 @@ def test_enough_that_is_asked_twice_leaves_no_word_of_unknown_variance(
 def reasons(template: JsonObject) -> dict[str, Any]:
     """Return criterion → why it has no baselines."""
     provider = TheatreScoringProvider(template, SCORERS)
-    made = BaselineScores(provider, [PILOT], players=None, commitment_hash="c")
+    made = BaselineScores(provider, [PILOT], players=None, commitment_hash="c", under_test=PILOT)
     with contextlib.closing(DrawnEpisodes("c")) as drawn_:
         criteria: Any = made.as_document(drawn_, {})["criteria"]
     return {name: one["not_applicable"] for name, one in criteria.items()}

@@ -326,7 +326,9 @@ def test_a_criterion_that_a_judge_scores_is_not_played_for(run: Finished) -> Non
         draws=Draws(Coin(bytes(32)), "c"),
         registry=REGISTRY,
     )
-    scores = BaselineScores(provider, [PILOT], players=players, commitment_hash="c")
+    scores = BaselineScores(
+        provider, [PILOT], players=players, commitment_hash="c", under_test=PILOT
+    )
     with contextlib.closing(DrawnEpisodes("c")) as drawn:
         assert scores.as_document(drawn, {}) == {
             "episodes": 0,
@@ -416,7 +418,9 @@ def test_at_most_a_thousand_episodes_are_played_and_none_once_it_is_to_stop(run:
         registry=REGISTRY,
     )
     provider = TheatreScoringProvider(template, SCORERS)
-    scores = BaselineScores(provider, [PILOT], players=players, commitment_hash="c")
+    scores = BaselineScores(
+        provider, [PILOT], players=players, commitment_hash="c", under_test=PILOT
+    )
 
     def stop() -> None:
         if len(seeds) >= 2010:

@@ -7,11 +7,12 @@ question, has shown nothing.
 from __future__ import annotations
 
 import copy
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, cast
 
 from theatre.engine.bundle_check.arithmetic import (
@@ -35,6 +36,7 @@ from theatre.engine.bundle_check.data_audit import (
     evidence_findings,
     texts_in,
 )
+from theatre.engine.bundle_check.echoes import copied_from, copies_among, names_in
 from theatre.engine.bundle_check.evidence import Evidence
 from theatre.engine.bundle_check.folder import AGGREGATE, CERTIFICATE, DATA_AUDIT
 from theatre.engine.bundle_check.folder import BASELINES as BASELINE_FILE
@@ -77,6 +79,11 @@ from theatre.engine.models import (
 
 BEST = "one_for_all"
 """A fifth answer, which the scorer itself takes for right most often, if it knows one."""
+
+SUCCEEDED = InvocationStatus.SUCCESS
+
+Hops = dict[str, JsonObject]
+"""Construct → its output."""
 
 Counts = Counter[tuple[str | None, tuple[float | str, ...]]]
 """(cluster, results in the order of the criteria) → episodes with just these."""
@@ -212,26 +219,90 @@ class _Baselines:
 
     def dealt(self) -> dict[str, float]:
         """Return criterion → the mean of answers that are dealt to other questions."""
-        runner, means = self._evidence.runner, dict[str, list[Fraction]]()
+        runner = self._evidence.runner
         own = None if runner is None else runner.own_words
-        names = [name for name in self._plan.scorers if self._why_not(name) is None]
-        rings = {name: self._scoring.draw.dealt(name) for name in names if own != frozenset()}
-        due = {name: ring for name, ring in rings.items() if len(ring) >= FEWEST_DEALT}
-        for episode in self._episodes({seq for ring in due.values() for seq in ring}):
-            held, read = self._expected(episode), dict[int, list[EpisodeAnswer | None]]()
-            for name in [name for name, ring in due.items() if episode.seq in ring]:
-                other = due[name][episode.seq]
-                if other not in read:
-                    said = cast("list[Any]", parse_json(self._scoring.draw.answer(other)))
-                    read[other] = [None if hops is None else _words(hops, own) for hops in said]
+        rings: dict[tuple[tuple[int, int], ...], list[str]] = {}
+        for name in self._plan.scorers if own != frozenset() else ():
+            if self._why_not(name) is None:
+                ring = self._scoring.draw.dealt(name)
+                if len(ring) >= FEWEST_DEALT:
+                    rings.setdefault((*ring.items(),), []).append(name)
+        found: dict[str, float] = {}
+        for pairs, names in rings.items():
+            found |= self._dealt_among(dict(pairs), names, own)
+        return found
+
+    def _dealt_among(
+        self, after: Mapping[int, int], names: Sequence[str], own: frozenset[str] | None
+    ) -> dict[str, float]:
+        """Return criterion → the better mean of answers as they are, and with copies made anew.
+
+        `after` leads from each episode to the one whose answers it gets.
+        """
+        draw, under_test = self._scoring.draw, self._plan.construct_id
+        read = {seq: partial(_kept_words, draw.answer, seq, own) for seq in after}
+        copies = copies_among(
+            (self._question(sent, said), said.get(under_test, {}), self._wanted(episode, names))
+            for episode in self._episodes(after)
+            for sent, answers in [read[episode.seq]()]
+            for said in answers
+            if said is not None
+        )
+
+        def dealt_to(seq: int, *, is_copied: bool) -> list[Hops | None]:
+            asked, answers = read[after[seq]]()
+            if is_copied:
+                sent, own_answers = read[seq]()
+                there = self._question(sent, next(filter(None, own_answers), {}))
+                for said in answers:
+                    if said and under_test in said:
+                        question = self._question(asked, said)
+                        said[under_test] = copied_from(there, said[under_test], question, copies)
+            return answers
+
+        ways = [
+            self._means(after, names, partial(dealt_to, is_copied=is_copied))
+            for is_copied in ((False, True) if copies else (False,))
+        ]
+        return {name: max(way.get(name, mean) for way in ways) for name, mean in ways[0].items()}
+
+    def _wanted(self, episode: GroundTruthEpisode, names: Sequence[str]) -> frozenset[str]:
+        """Return the names of the members that an answer is asked for, and that lead there."""
+        paths = [self._place(name)[1] for name in names]
+        steps = {step for path in paths if path for step in path.split(".")}
+        expected = known(self._expected(episode))
+        return frozenset(steps.union(*(names_in(expected[name]) for name in names)))
+
+    def _question(self, sent: JsonObject, said: Hops) -> JsonObject:
+        """Return what the construct under test was asked, with what others of its chain said."""
+        under_test = self._plan.construct_id
+        if under_test == self._plan.hops[0].construct_id:
+            return sent
+        before = {name: output for name, output in said.items() if name != under_test}
+        return {"episode": sent, "upstream": cast("JsonObject", before)}
+
+    def _means(
+        self,
+        order: Collection[int],
+        names: Sequence[str],
+        dealt_to: Callable[[int], list[Hops | None]],
+    ) -> dict[str, float]:
+        """Return criterion → the mean of what is dealt to these episodes, if they are enough."""
+        means: defaultdict[str, list[Fraction]] = defaultdict(list)
+        for episode in self._episodes(order):
+            held = self._expected(episode)
+            answers = [
+                None if hops is None else EpisodeAnswer(status=SUCCEEDED, hops=hops)
+                for hops in dealt_to(episode.seq)
+            ]
+            for name in names:
                 nanos = [
                     0 if one is None else billionths(self._scorers.result(name, episode, one, held))
-                    for one in read[other]
+                    for one in answers
                 ]
                 counted = [nano for nano in nanos if nano is not None]
                 if counted:
-                    mean = Fraction(sum(counted), len(counted) * NANO)
-                    means.setdefault(name, []).append(mean)
+                    means[name].append(Fraction(sum(counted), len(counted) * NANO))
         return {
             name: cast("float", published(sum(each, Fraction()) / len(each)))
             for name, each in means.items()
@@ -479,13 +550,20 @@ class _Baselines:
         return EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=hops)
 
 
-def _words(hops: Iterable[tuple[str, JsonObject]], own: frozenset[str] | None) -> EpisodeAnswer:
-    """Return an answer of these outputs; of what came of a play, of the construct's words alone."""
-    said = {
-        construct: {name: value for name, value in output.items() if own is None or name in own}
-        for construct, output in hops
-    }
-    return EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=said)
+def _kept_words(
+    kept: Callable[[int], bytes], seq: int, own: frozenset[str] | None
+) -> tuple[JsonObject, list[Hops | None]]:
+    """Return what was sent and what came; of what came of a play, the construct's words alone."""
+    sent, answers = cast("tuple[JsonObject, list[Any]]", parse_json(kept(seq)))
+    return sent, [
+        None
+        if hops is None
+        else {
+            construct: {name: value for name, value in output.items() if own is None or name in own}
+            for construct, output in hops
+        }
+        for hops in answers
+    ]
 
 
 def _nothing_like(expected: JsonValue) -> JsonValue:

@@ -328,14 +328,17 @@ class EpisodeScoring:
 
 
 def _answer_kept(answer: EpisodeAnswer) -> bytes:
-    """Return what is dealt to another question, null for what failed; nothing of a refusal."""
+    """Return what was sent, and what is dealt to another question; nothing of a refusal.
+
+    Null stands for what failed.
+    """
     if answer.status is InvocationStatus.REFUSED:
         return b""
     said: list[JsonValue] = [
         [[name, output] for name, output in one.hops.items()] if one.succeeded else None
         for one in answer.repeats or (answer,)
     ]
-    return canonical_bytes(said)
+    return canonical_bytes([answer.sent, said])
 
 
 def add_up(tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> JsonObject:

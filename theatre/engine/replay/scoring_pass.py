@@ -50,7 +50,7 @@ from theatre.engine.scoring import (
     TrivialPlayers,
     stated_probability,
 )
-from theatre.engine.scoring.baselines import Outputs
+from theatre.engine.scoring.echoes import Outputs
 from theatre.engine.scoring.repeats import outputs_of
 from theatre.engine.templates import ProductTheatreTemplate
 
@@ -84,6 +84,7 @@ class DistinctEvidence:
             if runner is None
             else TrivialPlayers(runner, template.hops, draws=draws, registry=registry),
             commitment_hash=draws.commitment_hash,
+            under_test=template.product_theatre_config.construct_under_test,
         )
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from theatre.engine.scoring.arithmetic import (
     wilson_interval,
 )
 from theatre.engine.scoring.data_audit import string_leaves
+from theatre.engine.scoring.echoes import Echoes, Outputs
 from theatre.engine.scoring.provider import (
     ABSENT,
     Absent,
@@ -73,9 +74,6 @@ ONE_FOR_ALL = "one_for_all"
 """The answer that a scorer takes for right most often: the column of `most_frequent` is its where
 it scores more than all baselines."""
 
-Outputs = Mapping[str, JsonObject]
-"""Construct → its output, in the order of the calls."""
-
 _IN_MEMORY_BYTES = 256 * 1024
 _MIN_UNITS = 2
 
@@ -101,6 +99,19 @@ class NotApplicable(StrEnum):
     """People alone decide it."""
     UNPLAYABLE = "unplayable"
     """The runner of its episodes does not bring one to an end where the answers are trivial."""
+
+
+class Answered(NamedTuple):
+    """A drawn episode with what was sent and all that was said, None for a failure."""
+
+    episode: GroundTruthEpisode
+    sent: JsonObject
+    said: Sequence[Outputs | None]
+
+    @property
+    def first_outputs(self) -> Outputs:
+        """Return the first answer that is no failure."""
+        return next(filter(None, self.said), {})
 
 
 class DrawnEpisodes:
@@ -183,13 +194,11 @@ class DrawnEpisodes:
             yield episode, sent
         self._spool.seek(0, 2)
 
-    def dealt(
-        self, criteria: Iterable[str]
-    ) -> Iterator[tuple[GroundTruthEpisode, Sequence[Outputs | None], Sequence[str]]]:
-        """Yield each that has answers with those of the next one, in the order of the digests.
+    def rings(self, criteria: Iterable[str]) -> dict[tuple[int, ...], list[str]]:
+        """Return the numbers of those with answers, in the order of the digests, and for what.
 
-        The next one of the same criterion, as the answer to a question of another kind says
-        nothing of it; criteria that have the same questions come together.
+        For a criterion, as the answer to a question of another kind says nothing of it; criteria
+        that have the same questions come together.
         """
         rings: dict[tuple[int, ...], list[str]] = {}
         for criterion in criteria:
@@ -197,12 +206,24 @@ class DrawnEpisodes:
             ring = tuple(seq for _, seq in heap if criterion in self._kept[seq][2])
             if len(ring) >= MIN_DEALT:
                 rings.setdefault(ring, []).append(criterion)
-        for ring, names in rings.items():
-            _, _, answers = self._read(ring[0])
-            for seq in reversed(ring):
-                episode, _, own = self._read(seq)
-                yield episode, answers, names
-                answers = own
+        return rings
+
+    def dealt(
+        self, ring: Sequence[int], own: Collection[str] | None
+    ) -> Iterator[tuple[Answered, Answered]]:
+        """Yield each of a ring with the next one, the last with the first.
+
+        `own`: of each output these members alone.
+        """
+        behind = self._answered(ring[0], own)
+        for seq in reversed(ring):
+            one = self._answered(seq, own)
+            yield one, behind
+            behind = one
+
+    def _answered(self, seq: int, own: Collection[str] | None) -> Answered:
+        episode, sent, answers = self._read(seq)
+        return Answered(episode, sent, [_words(hops, own) for hops in answers])
 
     def _read(self, seq: int) -> tuple[GroundTruthEpisode, JsonObject, list[Outputs | None]]:
         place, size, _ = self._kept[seq]
@@ -293,10 +314,12 @@ class BaselineScores:
         *,
         players: TrivialPlayers | None,
         commitment_hash: str,
+        under_test: str,
     ) -> None:
         """Take the constructs of an episode in the order of calls; `players` of an interactive."""
         self._provider = provider
         self._constructs = constructs
+        self._under_test = under_test
         self._players = players
         self._seed = commitment_hash
         rated = {rating.criterion_id for rating in provider.ratings if rating.share == 1}
@@ -343,16 +366,70 @@ class BaselineScores:
         who looks at no question scores the same for any.
         """
         own = None if self._players is None else self._players.own_words
-        plans = {plan.criterion_id: plan for plan in self._plans if own != frozenset()}
+        found: dict[str, float] = {}
+        plans = [plan.criterion_id for plan in self._plans if own != frozenset()]
+        for ring, names in drawn.rings(plans).items():
+            given = ((one.episode, next_.said) for one, next_ in drawn.dealt(ring, own))
+            dealt = self._means(given, names, gold)
+            echoes = Echoes(
+                self._under_test,
+                (
+                    (one.sent, hops, self._wanted(one.episode, names, gold))
+                    for one, _ in drawn.dealt(ring, own)
+                    for hops in one.said
+                    if hops
+                ),
+                is_first=self._under_test == self._constructs[0],
+            )
+            moved = (
+                (
+                    one.episode,
+                    [
+                        hops and echoes.moved(hops, next_.sent, one.sent, one.first_outputs)
+                        for hops in next_.said
+                    ],
+                )
+                for one, next_ in drawn.dealt(ring, own)
+            )
+            copied = self._means(moved, names, gold) if echoes else {}
+            found |= {name: max(mean, copied.get(name, mean)) for name, mean in dealt.items()}
+        return found
+
+    def _wanted(
+        self,
+        episode: GroundTruthEpisode,
+        criteria: Collection[str],
+        gold: Mapping[str, JsonObject],
+    ) -> Collection[str]:
+        """Return the members on the way to an answer, and all that its expectations have."""
+        held = self._provider.expectations(episode, gold.get(episode.episode_id))
+        plans = [plan for plan in self._plans if plan.criterion_id in criteria]
+        wanted = {step for plan in plans for step in (self._place(plan)[1] or "").split(".")}
+        left = [held[name] for name in criteria]
+        while left:
+            one = left.pop()
+            if isinstance(one, dict):
+                wanted.update(one)
+            left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        return wanted
+
+    def _means(
+        self,
+        given: Iterable[tuple[GroundTruthEpisode, Sequence[Outputs | None]]],
+        criteria: Collection[str],
+        gold: Mapping[str, JsonObject],
+    ) -> dict[str, float]:
+        """Return criterion → the mean of the answers to each, of at least `MIN_DEALT`."""
+        plans = [plan for plan in self._plans if plan.criterion_id in criteria]
         means: dict[str, list[Fraction]] = {}
-        for episode, answers, names in drawn.dealt(plans):
+        for episode, answers in given:
             label = gold.get(episode.episode_id)
-            for name in names:
-                nanos = [_dealt_nano(plans[name], episode, hops, own, label) for hops in answers]
+            for plan in plans:
+                nanos = [_dealt_nano(plan, episode, hops, label) for hops in answers]
                 known = [nano for nano in nanos if nano is not None]
                 if known:
                     mean = Fraction(sum(known), len(known) * NANO)
-                    means.setdefault(name, []).append(mean)
+                    means.setdefault(plan.criterion_id, []).append(mean)
         return {
             name: rounded_number(sum(each, Fraction()) / len(each))
             for name, each in means.items()
@@ -520,21 +597,25 @@ class _Column:
         return {"score": rounded_number(mean), "n": counted, "interval": interval}
 
 
+def _words(hops: Outputs | None, own: Collection[str] | None) -> Outputs | None:
+    """Return the outputs; of what came of a play, the words said."""
+    if hops is None or own is None:
+        return hops
+    return {
+        construct: {name: value for name, value in output.items() if name in own}
+        for construct, output in hops.items()
+    }
+
+
 def _dealt_nano(
     plan: CriterionPlan,
     episode: GroundTruthEpisode,
     hops: Outputs | None,
-    own: Collection[str] | None,
     gold: JsonObject | None,
 ) -> int | None:
-    """Return what another question's answer scores: of what came of a play, the words said."""
+    """Return what another question's answer scores."""
     if hops is None:
         return 0
-    if own is not None:
-        hops = {
-            construct: {name: value for name, value in output.items() if name in own}
-            for construct, output in hops.items()
-        }
     answer = EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=hops)
     return published_nano(score_criterion(plan, episode, answer, gold))
 
