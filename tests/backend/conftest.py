@@ -1,4 +1,4 @@
-"""One embedded server for all workers of a session, and an empty database for each test."""
+"""One embedded server for all workers, an empty database for each test, and a service of sums."""
 
 import itertools
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from backend.database.embedded import EmbeddedServer
+from backend.main import create_app
 from tests.backend.databases import (
     Database,
     EmptiedDatabase,
@@ -15,6 +16,8 @@ from tests.backend.databases import (
     migrated_template,
     shared_server,
 )
+from tests.backend.serving import Client, served, settings_for
+from tests.backend.sums_stage import SumsStage, sums, sums_stage
 
 _numbers = itertools.count()
 
@@ -68,3 +71,22 @@ def _lent(
 
 database = pytest.fixture(_lent)
 module_database = pytest.fixture(scope="module")(_lent)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> SumsStage:
+    """Four sums; a file with another theatre has a stage of its own."""
+    return sums_stage(tmp_path / "stage", sums(4))
+
+
+@pytest.fixture
+def client(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
+    """A client without an account, of a service of the test's own that reads the stage."""
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    with served(create_app(settings)) as client:
+        yield client
+
+
+@pytest.fixture
+def ada(client: Client) -> Client:
+    return client.registered("ada")

@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -10,27 +9,14 @@ import pytest
 
 from backend.database.embedded.cluster import SUPERUSER
 from backend.database.sessions import APPLICATION
-from backend.main import create_app
 from tests.backend.databases import Database
-from tests.backend.serving import Client, served, settings_for
-from tests.backend.sums_stage import SumsStage, sums, sums_stage
+from tests.backend.serving import Client
+from tests.backend.sums_stage import SumsStage
 from tests.backend.test_theatre_bridge import bundle_of, committed, run
 from theatre.engine.coin import Coin
 
 READ = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_bytes())["paths"]
 """The routes of the service, as they are described."""
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> SumsStage:
-    return sums_stage(tmp_path / "stage", sums(4))
-
-
-@pytest.fixture
-def ada(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
-    settings = settings_for(database, tmp_path / "home", **stage.settings)
-    with served(create_app(settings)) as client:
-        yield client.registered("ada")
 
 
 def coin_of(database: Database, path: str) -> Coin:

@@ -14,13 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.routing import compile_path
 
 from backend.api.http.access_policy import Access, DeclaredRoute
-from backend.main import RESOURCES, create_app
+from backend.main import RESOURCES
 from backend.repositories.transparency_log import CountedAudits, count_audits
 from backend.runtime import now
 from tests.backend.databases import Database
 from tests.backend.log_rows import await_logged, record_of_rows
-from tests.backend.serving import Client, Reply, served, settings_for
-from tests.backend.sums_stage import SumsStage, sums, sums_stage
+from tests.backend.serving import Client, Reply
+from tests.backend.sums_stage import SumsStage
 from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.theatre_templates import with_config
 from tests.theatre.runs import checked
@@ -32,18 +32,6 @@ from theatre.engine.canonical_json import canonical_sha256, parse_object
 from theatre.files.published_bundle import unpack_bundle
 
 EVIDENCE = ("audit-events", "episodes", "episodes/sum-2", "evidence-bundle")
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> SumsStage:
-    return sums_stage(tmp_path / "stage", sums(4))
-
-
-@pytest.fixture
-def client(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
-    settings = settings_for(database, tmp_path / "home", **stage.settings)
-    with served(create_app(settings)) as client:
-        yield client
 
 
 def ended(owner: Client, template: object) -> str:

@@ -1,6 +1,5 @@
 """Templates that need a judge of a provider that the service has not: refused at every door."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,9 @@ import pytest
 from psycopg.types.json import Json
 
 from backend.database.embedded.cluster import SUPERUSER
-from backend.main import create_app
 from backend.repositories.theatres import template_row
 from tests.backend.databases import Database
-from tests.backend.serving import Client, Reply, served, settings_for
+from tests.backend.serving import Client, Reply
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_theatre_bridge import committed
 from tests.backend.verification_stage import RUN, wished
@@ -26,13 +24,6 @@ from theatre.verification.judge.scorer import SCORER, committed_judge
 @pytest.fixture
 def stage(tmp_path: Path) -> SumsStage:
     return sums_stage(tmp_path / "stage", sums(2))
-
-
-@pytest.fixture
-def ada(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
-    settings = settings_for(database, tmp_path / "home", **stage.settings)
-    with served(create_app(settings)) as client:
-        yield client.registered("ada")
 
 
 def judged(template: Any) -> dict[str, Any]:  # noqa: ANN401 - a template as JSON

@@ -1,7 +1,6 @@
 """Runs of the service in its log: committed before the first call, closed once, proved to all."""
 
 import io
-from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -54,17 +53,6 @@ from theatre.transparency.run_entries import theatre_commitment
 from theatre.transparency.statements import SignedStatement
 from theatre.transparency.tiles import edge_paths, read_tree
 from theatre.transparency.trust import Trust
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> SumsStage:
-    return sums_stage(tmp_path / "stage", sums(4))
-
-
-@pytest.fixture
-def client(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
-    with served(create_app(settings_for(database, tmp_path / "home", **stage.settings))) as client:
-        yield client
 
 
 def has_come(ada: Client, path: str, episodes: int) -> bool:

@@ -2,7 +2,6 @@
 
 import html
 import re
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,10 +12,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.operating import administered
-from tests.backend.serving import PASSWORD, Client, Reply, served, settings_for
+from tests.backend.serving import PASSWORD, Client, Reply
 from tests.backend.sums_stage import SumsStage, sums_stage
 from tests.backend.test_rated_on_pages import OWN, Browser, form_token
 from tests.backend.test_served_pages import BROWSER
@@ -46,12 +44,6 @@ def stage(tmp_path: Path) -> SumsStage:
     ]
     policy = {"retry_policy": {"max_retries": 0}, "on_threshold": "continue"}
     return sums_stage(tmp_path / "stage", records, template_changes={"execution_policy": policy})
-
-
-@pytest.fixture
-def client(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
-    with served(create_app(settings_for(database, tmp_path / "home", **stage.settings))) as client:
-        yield client
 
 
 def closed(stage: SumsStage, **config: object) -> dict[str, Any]:

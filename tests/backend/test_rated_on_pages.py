@@ -1,7 +1,7 @@
 """A person is asked on the page of a theatre: sign-in, the rubric, and what is not accepted."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from fastapi.routing import iter_route_contexts
 
 from backend.api.http.access_policy import DeclaredRoute, walk_dependencies
 from backend.api.http.visitors import READ_FORM
-from backend.main import PAGES, create_app
+from backend.main import PAGES
 from tests.backend.databases import Database
-from tests.backend.serving import PASSWORD, Client, Reply, served, settings_for
+from tests.backend.serving import PASSWORD, Client, Reply
 from tests.backend.sums_stage import SumsStage
 from tests.backend.test_ratings import rated, waiting
 from tests.backend.test_served_pages import BROWSER, UNKNOWN, page
@@ -77,12 +77,6 @@ def text(reply: Reply) -> str:
 @pytest.fixture
 def stage(tmp_path: Path) -> SumsStage:
     return rated(tmp_path / "stage")
-
-
-@pytest.fixture
-def client(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
-    with served(create_app(settings_for(database, tmp_path / "home", **stage.settings))) as client:
-        yield client
 
 
 def whole_form(reply: Reply, path: str, value: str = "4") -> dict[str, str]:

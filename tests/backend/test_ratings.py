@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -41,13 +40,6 @@ def rated(folder: Path, **step: Any) -> SumsStage:  # noqa: ANN401 - members of 
 @pytest.fixture
 def stage(tmp_path: Path) -> SumsStage:
     return rated(tmp_path / "stage")
-
-
-@pytest.fixture
-def client(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
-    settings = settings_for(database, tmp_path / "home", **stage.settings)
-    with served(create_app(settings)) as client:
-        yield client
 
 
 def answers(asked: dict[str, Any], value: float = 4, **changes: Any) -> dict[str, Any]:  # noqa: ANN401

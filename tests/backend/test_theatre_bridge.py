@@ -3,7 +3,6 @@
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,18 +25,6 @@ from theatre.files.published_bundle import unpack_bundle
 EXPECTED = json.loads(CARTOGRAPH.with_suffix(".expected.json").read_text())
 WAIT = {"Prefer": "wait=60"}
 MARKETS = CARTOGRAPH.parent / "market"
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> SumsStage:
-    return sums_stage(tmp_path / "stage", sums(4))
-
-
-@pytest.fixture
-def ada(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
-    settings = settings_for(database, tmp_path / "home", **stage.settings)
-    with served(create_app(settings)) as client:
-        yield client.registered("ada")
 
 
 def committed(client: Client, template: object) -> str:

@@ -44,11 +44,6 @@ class Clock:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> SumsStage:
-    return sums_stage(tmp_path / "stage", sums(4))
-
-
-@pytest.fixture
 def settings(database: Database, tmp_path: Path, stage: SumsStage) -> Settings:
     return settings_for(database, tmp_path / "home", **stage.settings, worker_in_api=False)
 

@@ -3,15 +3,12 @@
 import hashlib
 import http.client
 import json
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for
-from tests.backend.sums_stage import SumsStage, sums, sums_stage
+from tests.backend.sums_stage import SumsStage
 from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.theatre_templates import cartograph, with_config
 from tests.theatre.echelon_process import CARTOGRAPH
@@ -19,18 +16,6 @@ from theatre.engine.canonical_json import canonical_sha256
 from theatre.engine.commitment import content_hash
 
 LINES = {"Content-Type": "application/x-ndjson"}
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> SumsStage:
-    return sums_stage(tmp_path / "stage", sums(4))
-
-
-@pytest.fixture
-def client(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
-    settings = settings_for(database, tmp_path / "home", **stage.settings)
-    with served(create_app(settings)) as client:
-        yield client
 
 
 def uploaded(client: Client, body: bytes) -> Reply:
