@@ -305,5 +305,5 @@ def test_no_mutant_of_a_measured_calibration_error_survives_unnamed(tmp_path: Pa
     measured = [one for one in mutants(files) if one.place.startswith(ECE)]
     tried = chosen(measured, at_least=0)
     assert {f"{ECE}/value", f"{ECE}/expected_if_calibrated"} <= {one.place for one in tried}
-    folder = store(shipped, tmp_path / "bundle")
+    folder = store(files, tmp_path / "bundle")
     assert survivors_of(folder, files, "scores/aggregate.json", tried) == {}
