@@ -286,7 +286,8 @@ def test_no_construct_is_called_while_no_writer_signs(
     """The run gives way to others, says what it waits for, and goes on from there."""
     monkeypatch.setattr(closing, "_PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(completion, "RETRY_SECONDS", 0.1)
-    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    # The queue looks for what was postponed in a quarter of a lease.
+    settings = settings_for(database, tmp_path / "home", **stage.settings, lease_seconds=4)
     with (
         database.connected(OWNER) as connection,
         # A writer of another process, which hangs.
@@ -306,7 +307,6 @@ def test_no_construct_is_called_while_no_writer_signs(
             assert client.get("/log/checkpoint").slug == "not-found"
             assert stage.calls == []
             hanging.execute("SELECT pg_advisory_unlock_all()")
-            # The queue looks for what was postponed every few seconds.
             until(partial(has_ended, ada, path), "the end of the run", pause=0.2)
             assert len(reader.record().commitments) == 1
             certified = ada.get(path).document["outcome"]

@@ -12,6 +12,8 @@ from uuid import uuid4
 
 import pytest
 
+from tests.theatre.every_feature import run_every_feature
+from tests.theatre.every_rating import run_every_rating
 from tests.theatre.runs import COIN
 from tests.theatre.verification.confident_oracle import Verified, verified
 from theatre.engine.canonical_json import (
@@ -314,6 +316,18 @@ async def _run(
 def real_run(tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
     """A certified run of EVERY_OUTCOME, once a session. Copy its bundle before changing it."""
     return run_small_theatre(tmp_path_factory.mktemp("real-run"))
+
+
+@pytest.fixture(scope="session")
+def every_feature(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of a run with all that a template can commit; to be copied, too."""
+    return run_every_feature(tmp_path_factory.mktemp("features"))
+
+
+@pytest.fixture(scope="session")
+def every_rating(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of a run that people rated; to be copied, too."""
+    return run_every_rating(tmp_path_factory.mktemp("ratings"))
 
 
 @pytest.fixture(scope="session")

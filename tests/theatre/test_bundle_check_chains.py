@@ -18,7 +18,6 @@ from tests.theatre.every_feature import (
     READER,
     READER_VERSION,
     REPEATED,
-    run_every_feature,
 )
 from tests.theatre.forged_bundle import (
     Effort,
@@ -40,8 +39,8 @@ ALONE, TWICE, OTHERWISE = 9, 1, 2
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return load(run_every_feature(tmp_path_factory.mktemp("features")))
+def files(every_feature: Path) -> Files:
+    return load(every_feature)
 
 
 def test_a_run_with_every_feature_passes_every_check(files: Files, tmp_path: Path) -> None:

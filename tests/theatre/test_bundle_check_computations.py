@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from tests.theatre.every_feature import run_every_feature
 from tests.theatre.forged_bundle import (
     COMPUTATIONS,
     REGISTRY,
@@ -32,8 +31,8 @@ from theatre.engine.models import Computation
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return load(run_every_feature(tmp_path_factory.mktemp("features")))
+def files(every_feature: Path) -> Files:
+    return load(every_feature)
 
 
 def capturing(into: list[bytes]) -> Computation:

@@ -12,8 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.theatre.conftest import SmallRun
-from tests.theatre.every_feature import run_every_feature
-from tests.theatre.every_rating import run_every_rating
 from tests.theatre.forged_bundle import (
     Effort,
     Files,
@@ -203,13 +201,12 @@ FUZZ = settings(
 
 @pytest.fixture(scope="session", params=["small", "every-feature", "every-rating"])
 def any_files(
-    request: pytest.FixtureRequest, files: Files, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, files: Files, every_feature: Path, every_rating: Path
 ) -> Files:
     """A run of every outcome, one with everything that a template can commit, one with people."""
     if request.param == "small":
         return files
-    whole = run_every_feature if request.param == "every-feature" else run_every_rating
-    return load(whole(tmp_path_factory.mktemp(request.param)))
+    return load(every_feature if request.param == "every-feature" else every_rating)
 
 
 @FUZZ

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.theatre.every_feature import DISCARDED, run_every_feature
+from tests.theatre.every_feature import DISCARDED
 from tests.theatre.forged_bundle import (
     Effort,
     Files,
@@ -29,8 +29,8 @@ TRAIL = "audit_trail.jsonl"
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return load(run_every_feature(tmp_path_factory.mktemp("features")))
+def files(every_feature: Path) -> Files:
+    return load(every_feature)
 
 
 def results_changed(files: Files, edit: Callable[[list[Record]], object]) -> Files:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.theatre.every_rating import AUTHOR, GRACE, run_every_rating
+from tests.theatre.every_rating import AUTHOR, GRACE
 from tests.theatre.forged_bundle import (
     Effort,
     Files,
@@ -59,8 +59,8 @@ TRAIL, AGGREGATE, TASTE = "audit_trail.jsonl", "scores/aggregate.json", "hitl/ta
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return load(run_every_rating(tmp_path_factory.mktemp("ratings")))
+def files(every_rating: Path) -> Files:
+    return load(every_rating)
 
 
 def checked(files: Files, folder: Path) -> CheckReport:

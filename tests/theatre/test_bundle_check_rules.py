@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.theatre.conftest import CONSTRUCT_ID, SmallRun, run_small_theatre
+from tests.theatre.conftest import CONSTRUCT_ID, EVERY_OUTCOME, SmallRun, run_small_theatre
 from tests.theatre.conftest import GOLD as GOLD_LABELS
 from tests.theatre.forged_bundle import (
     REGISTRY,
@@ -166,7 +166,7 @@ def test_gold_labels_that_cannot_be_read_leave_nothing_scored(
 
 def test_a_gold_label_of_no_episode_is_not_used(tmp_path: Path) -> None:
     stranger: JsonObject = {"episode_id": "sum-99", "label": {"even": True}, "labeller": "a test"}
-    run = run_small_theatre(tmp_path, gold=[*GOLD_LABELS, stranger])
+    run = run_small_theatre(tmp_path, episodes=EVERY_OUTCOME[:2], gold=[*GOLD_LABELS, stranger])
     assert check(run.sealed).consistent
     found = verify(run.sealed, now=LATE).problems
     assert {name: problems for name, problems in found.items() if problems} == {}

@@ -17,7 +17,6 @@ from tests.theatre.every_feature import (
     READER,
     READER_VERSION,
     UNSENDABLE,
-    run_every_feature,
 )
 from tests.theatre.forged_bundle import (
     COMPUTATIONS,
@@ -59,8 +58,8 @@ INPUTS = {"invocations", "sanitised-input"}
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return load(run_every_feature(tmp_path_factory.mktemp("features")))
+def files(every_feature: Path) -> Files:
+    return load(every_feature)
 
 
 def test_the_run_sent_clean_text_and_kept_what_it_was_told_to_keep(files: Files) -> None:

@@ -113,9 +113,15 @@ def invented_history(run: SmallRun) -> TierHistory:
     )
 
 
-def test_proven_by_an_invented_history_is_consistent_at_most(tmp_path: Path) -> None:
-    earlier = backtested(tmp_path / "earlier")
-    run = backtested(tmp_path / "run", invented_history(earlier))
+@pytest.fixture(scope="module")
+def proven(tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
+    """A run that an invented history makes PROVEN."""
+    folder = tmp_path_factory.mktemp("proven")
+    return backtested(folder / "run", invented_history(backtested(folder / "earlier")))
+
+
+def test_proven_by_an_invented_history_is_consistent_at_most(proven: SmallRun) -> None:
+    run = proven
     assert run.certificate["verification_tier"] == "PROVEN"
     kept = (run.sealed / "certificate.json").read_bytes()
     report = check(run.sealed, certificate=kept)
@@ -130,7 +136,9 @@ def test_a_history_with_a_dispute_is_consistent_at_most(tmp_path: Path) -> None:
     dispute = Dispute(
         dispute_id="d-1", status=DisputeStatus.RESOLVED, at=datetime.now(UTC) - timedelta(days=1)
     )
-    run = run_small_theatre(tmp_path, history=TierHistory(disputes=(dispute,)))
+    run = run_small_theatre(
+        tmp_path, episodes=EVERY_OUTCOME[:2], history=TierHistory(disputes=(dispute,))
+    )
     kept = (run.sealed / "certificate.json").read_bytes()
     assert check(run.sealed, certificate=kept).verdict is Verdict.CONSISTENT
     assert verify(run.sealed, now=LATE, kept=kept).word == "consistent"
@@ -225,9 +233,8 @@ def test_what_was_known_at_the_very_moment_counts_and_two_that_differ_are_two(
     assert refused_by(files, edit, tmp_path / "bundle") == (set(), [], "")
 
 
-def test_one_run_told_three_times_makes_nobody_proven(tmp_path: Path) -> None:
-    earlier = backtested(tmp_path / "earlier")
-    files = load(backtested(tmp_path / "run", invented_history(earlier)).sealed)
+def test_one_run_told_three_times_makes_nobody_proven(proven: SmallRun, tmp_path: Path) -> None:
+    files = load(proven.sealed)
     assert document(files, "certificate.json")["verification_tier"] == "PROVEN"
 
     def one_theatre(history: Any) -> None:  # noqa: ANN401  # a document to be changed at will

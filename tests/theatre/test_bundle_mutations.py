@@ -100,15 +100,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 @pytest.fixture(scope="module")
-def feature_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+def feature_files(every_feature: Path) -> Files:
     """A run with everything that a template can commit."""
-    return load(run_every_feature(tmp_path_factory.mktemp("features")))
+    return load(every_feature)
 
 
 @pytest.fixture(scope="module")
-def rated_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+def rated_files(every_rating: Path) -> Files:
     """A run with everything that people and failing steps can leave."""
-    return load(run_every_rating(tmp_path_factory.mktemp("ratings")))
+    return load(every_rating)
 
 
 @pytest.fixture(scope="module")

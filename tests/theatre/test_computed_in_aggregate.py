@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.theatre.every_rating import run_every_rating
 from tests.theatre.forged_bundle import (
     COMPUTATIONS,
     REGISTRY,
@@ -102,8 +101,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 @pytest.fixture(scope="module")
-def rated(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return load(run_every_rating(tmp_path_factory.mktemp("ratings")))
+def rated(every_rating: Path) -> Files:
+    return load(every_rating)
 
 
 def aggregate_changed(files: Files, edit: Callable[[Any], object]) -> Files:

@@ -19,9 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.theatre.bundle_mutants import Mutant, mutants
-from tests.theatre.conftest import run_small_theatre
-from tests.theatre.every_feature import run_every_feature
-from tests.theatre.every_rating import run_every_rating
+from tests.theatre.conftest import SmallRun, run_small_theatre
 from tests.theatre.forged_bundle import Effort, Files, check, load, resealed, store
 from tests.theatre.mutation_survivors import fits, put, setting
 from tests.theatre.played_runs import run_played
@@ -97,11 +95,7 @@ ONLY_THE_CHECK_SEES = [
 ]
 """Where verify_bundle.py may let a change pass that `echelon check` refuses, and why."""
 
-RUNS = {
-    "of every outcome": lambda folder: run_small_theatre(folder, history=full_history()).sealed,
-    "with every feature": run_every_feature,
-    "that people rated": run_every_rating,
-}
+RUNS = ("of every outcome", "with every feature", "that people rated")
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +108,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def bundles(
+    tmp_path_factory: pytest.TempPathFactory, every_feature: Path, every_rating: Path
+) -> dict[str, Path]:
     """A sealed bundle of each sort."""
-    return {name: run(tmp_path_factory.mktemp("run")) for name, run in RUNS.items()}
+    small = run_small_theatre(tmp_path_factory.mktemp("run"), history=full_history()).sealed
+    return dict(zip(RUNS, (small, every_feature, every_rating), strict=True))
 
 
 @pytest.fixture(scope="module", params=RUNS)
@@ -126,8 +123,8 @@ def bundle(request: pytest.FixtureRequest, bundles: dict[str, Path]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def small_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return load(run_small_theatre(tmp_path_factory.mktemp("small")).sealed)
+def small_files(real_run: SmallRun) -> Files:
+    return load(real_run.sealed)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """What moves evaluators, what must not, and what no text can make of them."""
 
 import copy
-import math
 from functools import cache
 from typing import Any
 
@@ -11,9 +10,8 @@ from hypothesis import strategies as st
 from tests.theatre.debate.debates import as_bytes
 from tests.theatre.debate.judged_debates import by_tags, judged
 from tests.theatre.debate.scripted_runs import FIXTURES, scripted, valid
-from tests.theatre.debate.spoken_turns import FORGEABLE, TURN, codes, flaws, results, turn
+from tests.theatre.debate.spoken_turns import FORGEABLE, results, turn
 from theatre.debate.blind import blind
-from theatre.debate.evaluators import t3
 from theatre.debate.evaluators.crit import quality_of
 from theatre.debate.models import Debate
 from theatre.debate.validation import read_debate
@@ -59,45 +57,6 @@ def test_text_moves_nothing_in_what_only_sees_numbers() -> None:
             part["content"] = "something else"
     names = ("pid",)
     assert results(Debate.model_validate(other), names) == results(valid(FORGEABLE), names)
-
-
-def figures(content: str) -> list[Any]:
-    spoken = turn(content)
-    quality = quality_of(spoken)
-    assert quality is not None
-    return [quality.as_document(), flaws(content), codes(spoken), t3.detected_rung(spoken)]
-
-
-@given(data=st.data())
-@settings(max_examples=40, deadline=None)
-def test_white_space_and_the_order_of_sections_change_nothing(data: st.DataObject) -> None:
-    sections = data.draw(st.permutations(["### " + one for one in TURN.split("### ")[1:]]))
-    spaces = data.draw(st.sampled_from([" ", "  ", " \t "]))
-    ends = data.draw(st.sampled_from(["\n", "\n\n\n", " \n"]))
-    spoilt = (
-        "".join(sections).replace(" ", spaces).replace("\n", ends).replace(f"###{spaces}", "### ")
-    )
-    assert figures(spoilt) == figures(TURN)
-
-
-@given(seed=st.integers(0, 400), data=st.data())
-@settings(max_examples=60, deadline=None)
-def test_deleting_a_falsifier_never_raises_a_score(seed: int, data: st.DataObject) -> None:
-    document: Any = scripted(seed, mode="posthoc", rounds=1)
-    content = document["turns"][0]["content"]
-    lines = content.split("\n")
-    places = [at for at, line in enumerate(lines) if line.startswith("Falsifier:")]
-    places += [at + 1 for at, line in enumerate(lines) if line.startswith("### WHAT WOULD")]
-    if not places:
-        return
-    gone = data.draw(st.sampled_from(places))
-    before = quality_of(turn(content))
-    after = quality_of(turn("\n".join(lines[:gone] + lines[gone + 1 :])))
-    assert before is not None
-    assert after is not None
-    for member in ("gamma_mean", "theta_mean", "gamma_crit", "rho"):
-        assert getattr(after, member) <= getattr(before, member)
-    assert (after.gamma_net or -math.inf) <= (before.gamma_net or -math.inf)
 
 
 _NAMES = """CLAIM DECISION REASON_1 REASON_2 REASON_3 REASON_4 COUNTERARGUMENT REBUTTAL ASSUMPTIONS

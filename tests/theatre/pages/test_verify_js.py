@@ -19,7 +19,7 @@ import pytest
 
 from tests.sealed_evidence import MODELS, SEALED, unpacked
 from tests.theatre.bundle_mutants import Mutant, mutants
-from tests.theatre.conftest import run_small_theatre
+from tests.theatre.conftest import SmallRun, run_small_theatre
 from tests.theatre.every_feature import run_every_feature
 from tests.theatre.every_rating import run_every_rating
 from tests.theatre.forged_bundle import Effort, Files, check, failed_ids, load, store
@@ -111,8 +111,8 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run_small_theatre(tmp_path_factory.mktemp("small")).sealed
+def small(real_run: SmallRun) -> Path:
+    return real_run.sealed
 
 
 @pytest.fixture(scope="module")
