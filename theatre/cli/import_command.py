@@ -41,7 +41,7 @@ KINDS = ("inspect", "promptfoo", "jsonl", "csv")
     "answers",
     multiple=True,
     metavar="EXPECTED=COLUMN",
-    help="jsonl, csv: the column with the answer to what is expected.",
+    help="jsonl, csv: the column with the answer to what is expected; any name, where nothing is.",
 )
 @click.option("--score", "scores", multiple=True, help="jsonl, csv: a column with a score, 0 to 1.")
 @click.option("--construct", default="recorded", help="jsonl, csv: a name for what answered.")
@@ -75,8 +75,11 @@ def import_(  # noqa: PLR0913  # one argument an option
         episode_id=id_column,
     )
     found = _read(kind, log, prompt, columns, construct, with_scores=not ground_truth)
-    if not ground_truth and kind in {"jsonl", "csv"} and not (answers or scores):
-        raise click.UsageError("expected --answer EXPECTED=COLUMN or --score, or --ground-truth")
+    if not ground_truth and kind in {"jsonl", "csv"} and not (answers and (expected or scores)):
+        raise click.UsageError(
+            "expected --answer EXPECTED=COLUMN with --expected or --score, or --ground-truth: "
+            "without an answer an episode has failed, whatever its score"
+        )
     report = write_folder(found, out, load_scorers(), with_answers=not ground_truth)
     if as_json:
         print_document({"kind": kind, "folder": str(out), **report})
@@ -86,7 +89,9 @@ def import_(  # noqa: PLR0913  # one argument an option
 
 def _pairs(words: tuple[str, ...], expected: tuple[str, ...]) -> dict[str, str]:
     pairs = dict(word.partition("=")[::2] for word in words)
-    wrong = sorted(name for name, column in pairs.items() if name not in expected or not column)
+    # Where a table has no expectations an answer needs a name of its own.
+    known = {*expected} or pairs.keys()
+    wrong = sorted(name for name, column in pairs.items() if name not in known or not column)
     if wrong:
         raise click.UsageError(
             f"expected --answer EXPECTED=COLUMN with an --expected column, got {', '.join(wrong)}"

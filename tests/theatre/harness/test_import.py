@@ -219,6 +219,19 @@ def test_rows_of_a_table_are_questions_answers_and_scores(tmp_path: Path) -> Non
     }
 
 
+def test_a_table_of_graded_answers_needs_the_answers_and_no_expectation(tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    table.write_text("text,said,grade\nred wine,red,.5\nsnow,grey,1\n")
+    # Its scores would be of episodes that all failed: a run of it is void.
+    refused = run("csv", table, "--out", tmp_path / "new", "--score", "grade")
+    assert "without an answer an episode has failed" in refused.output
+    graded = ("--score", "grade", "--answer", "said=said")
+    report = imported_of("csv", table, "--out", tmp_path / "new", *graded)
+    assert (report["unanswered"], report["measures"][0]["in_samples"]) == (0, 0.75)
+    first = (tmp_path / "new" / "answers.jsonl").read_bytes().splitlines()[0]
+    assert json.loads(first)["output_data"] == {"said": "red", "scores": {"grade": 0.5}}
+
+
 def test_what_a_solver_answered_itself_is_the_answer(tmp_path: Path) -> None:
     log = json.loads((LOGS / "sums-12.json").read_bytes())
     for sample in log["samples"]:
