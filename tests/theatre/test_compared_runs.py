@@ -238,6 +238,8 @@ def test_the_command_lists_flips_draws_and_counts(
         "flipped      colour: 7 for the first, 0 for the second\n  pilot-1  1.000 → 0.000" in said
     )
     assert "  … 5 more: --flips 7" in said
+    assert "\nfinding      pilot @ cafecaf: baseline-meets-interval:colour\n" in said
+    assert "near-duplicates" not in said
     assert "failed       0 and 1 episodes, counted 0" in said
     assert "at worst     +0.500 … +0.667, with each gap as 0 or as 1\n" in said
     picture = ET.parse(tmp_path / "differences.svg")  # noqa: S314  # our own picture

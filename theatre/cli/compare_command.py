@@ -135,6 +135,11 @@ def _print_comparison(comparison: Mapping[str, Any], flips: int, now: datetime) 
     print_table(header, list(_run_rows(comparison, now)))
     common = comparison["ranking"][COMPOSITE]["episodes"]
     echo(f"ranked on    the {common} episodes that count for all of them")
+    for name, run in comparison["runs"].items():
+        # Those on a criterion: those on the data are the same for all.
+        for code in run["findings"]:
+            if ":" in code:
+                echo(f"finding      {name}: {code}")
     for pair in comparison["pairs"]:
         _print_pair(pair, flips)
     echo("")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from theatre.engine.scoring import COMPOSITE
 from theatre.pages.rendering import render_file, render_page
 from theatre.pages.served import TIERS
-from theatre.pages.wording import REASONS
+from theatre.pages.wording import FINDINGS, REASONS, explain_code
 from theatre.svg import strip
 
 _ALPHA = 0.05
@@ -73,6 +73,7 @@ def _values(
         "measures": measures,
         "words": {name: _named(name) for name in measures},
         "strips": {name: {one: _strip(run, one) for one in measures} for name, run in runs.items()},
+        "known": {name: {one: _known(run, one) for one in measures} for name, run in runs.items()},
         "pairs": [_pair(one) for one in comparison["pairs"]],
         "by_words": set(comparison["scorer_kinds"].values()) == {"textual"},
     }
@@ -80,6 +81,12 @@ def _values(
 
 def _named(measure: str) -> str:
     return "Overall" if measure == COMPOSITE else measure
+
+
+def _known(run: Mapping[str, Any], measure: str) -> list[str]:
+    """Return the findings on one criterion in words: how much its score is worth."""
+    found = [explain_code(code, FINDINGS) for code in run["findings"]]
+    return [words.replace("{}", measure) for words, part in found if part == measure]
 
 
 def _strip(run: Mapping[str, Any], measure: str) -> str:

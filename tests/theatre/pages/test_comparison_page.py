@@ -25,6 +25,7 @@ def run(score: float | None) -> dict[str, Any]:
         "score_intervals": {"composite_score": interval},
         "counted": {"composite_score": 150},
         "withheld": 1,
+        "findings": ["near-duplicates"],
     }
 
 
@@ -51,6 +52,18 @@ def comparison(low: float | None, high: float | None, p: float | None) -> dict[s
             }
         ],
     }
+
+
+def test_a_score_that_an_answer_without_any_work_has_too_says_so_next_to_it() -> None:
+    compared = comparison(-0.2, -0.01, 0.01)
+    for name, one in compared["runs"].items():
+        for of in ("scores", "score_intervals", "counted"):
+            one[of]["right"] = one[of]["composite_score"]
+        if name == "worse":
+            one["findings"] = ["baseline-meets-interval:right", "form-alone:other"]
+    text = Elements(render_comparison_file(compared)).text
+    assert text.count("On right an answer without any work does as well.") == 1
+    assert "in good form" not in text
 
 
 @pytest.mark.parametrize(
