@@ -74,6 +74,13 @@ def test_the_verdict_stands_first_with_score_n_interval_tier_and_its_end(
     assert "5 things are missing for PROVEN" in verdict
 
 
+@pytest.mark.parametrize("method", wording.METHODS)
+def test_how_an_interval_was_made_is_never_cut(method: str) -> None:
+    values = values_of("product_observer_v1")
+    values["certificate"]["score_intervals"]["composite_score"]["method"] = method
+    assert f"to 0.516, {wording.METHODS[method]})." in said(page_of(values))
+
+
 @pytest.mark.parametrize(
     ("changes", "verdict", "kind", "words"),
     [
