@@ -570,7 +570,7 @@ def test_engine_and_check_copy_the_same(pairs: list[tuple[JsonObject, JsonObject
     (asked, said), (other, others_answer) = pairs[:2]
     echoes = Echoes("c", [(one, {"c": said_}, "b") for one, said_ in pairs], is_first=True)
     copies = copies_among((one, said_, frozenset("b")) for one, said_ in pairs)
-    assert bool(echoes) is bool(copies)
+    assert bool(echoes) >= (copied_from(other, said, asked, copies) != said)
     moved = echoes.moved({"c": said}, asked, other, {"c": others_answer})["c"]
     assert canonical_bytes(moved) == canonical_bytes(copied_from(other, said, asked, copies))
 
@@ -591,7 +591,15 @@ def test_what_is_copied_is_found_at_its_place_also_from_the_end_and_as_a_column(
     alike: list[tuple[JsonObject, JsonObject]]
     alike = [({"a": "red"}, constant), ({"a": "blue"}, constant), ({"b": "red"}, constant)]
     assert not Echoes("c", [(one, {"c": answer}, ()) for one, answer in alike], is_first=True)
-    assert not copies_among((one, answer, frozenset[str]()) for one, answer in alike)
+    copies = copies_among((one, answer, frozenset[str]()) for one, answer in alike)
+    assert copied_from(alike[1][0], constant, alike[0][0], copies) == constant
+    # Each value for itself: that most answers say `none` does not hide that others are copied.
+    mixed: list[tuple[JsonObject, JsonObject]] = [
+        ({"hint": f"h{n}"}, {"said": "none" if n < 5 else f"h{n}"}) for n in range(9)
+    ]
+    echoes = Echoes("c", [(one, {"c": answer}, ()) for one, answer in mixed], is_first=True)
+    moved = [echoes.moved({"c": one}, asked, {"hint": "x"}, {})["c"] for asked, one in mixed]
+    assert moved == [{"said": "none"}] * 5 + [{"said": "x"}] * 4
 
 
 def test_members_that_no_scorer_asks_for_take_no_place_of_those_that_it_does() -> None:
@@ -602,7 +610,7 @@ def test_members_that_no_scorer_asks_for_take_no_place_of_those_that_it_does() -
     for wanted in (frozenset({"colour", "id"}), frozenset[str]()):
         echoes = Echoes("c", [(one, {"c": said}, wanted) for one, said in alike], is_first=True)
         copies = copies_among((one, said, wanted) for one, said in alike)
-        assert bool(echoes) is bool(copies) is bool(wanted)
+        assert bool(echoes) is bool(copies.pairs) is bool(wanted)
 
 
 def test_what_came_before_in_a_chain_is_part_of_the_question() -> None:
@@ -616,6 +624,25 @@ def test_what_came_before_in_a_chain_is_part_of_the_question() -> None:
     # A play has no output of a second construct: there is nothing to move.
     assert echoes.moved({"first": {}}, sent, other, others) == {"first": {}}
     assert not Echoes("first", answered, is_first=True)
+
+
+def test_where_null_is_right_answers_are_dealt_to_such_questions_too(tmp_path: Path) -> None:
+    """Who finds each of thirty faults among sixty parts is no constant, though its word is one."""
+    right: list[JsonValue] = [None if number % 2 else "fault" for number in range(60)]
+    records = asked(
+        *({"part": f"Part {number}"} for number in range(60)),
+        expected=[{"colour": one, "recall": 0.5} for one in right],
+    )
+    known_ = dict(zip((f"Part {number}" for number in range(60)), right, strict=True))
+    finished = pilot_stage(tmp_path, records).run(
+        ScriptedAdapter(
+            lambda one: {"output_data": {"colour": known_[str(one.input_data["part"])]}}
+        )
+    )
+    certificate: Any = finished.document("certificate.json")
+    assert certificate["scores"]["colour"] == 1
+    assert "interchangeable-answers:colour" not in certificate["findings"]
+    assert failed_ids(check(finished.bundle)) == set()
 
 
 def test_who_takes_every_label_for_right_is_met_by_the_first_of_them(tmp_path: Path) -> None:

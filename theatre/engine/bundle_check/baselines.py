@@ -224,7 +224,7 @@ class _Baselines:
         rings: dict[tuple[tuple[int, int], ...], list[str]] = {}
         for name in self._plan.scorers if own != frozenset() else ():
             if self._why_not(name) is None:
-                ring = self._scoring.draw.dealt(name)
+                ring = self._scoring.draw.dealt(name, nulls=self._scorers.holds_null(name))
                 if len(ring) >= FEWEST_DEALT:
                     rings.setdefault((*ring.items(),), []).append(name)
         found: dict[str, float] = {}
@@ -262,7 +262,7 @@ class _Baselines:
 
         ways = [
             self._means(after, names, partial(dealt_to, is_copied=is_copied))
-            for is_copied in ((False, True) if copies else (False,))
+            for is_copied in ((False, True) if copies.pairs else (False,))
         ]
         return {name: max(way.get(name, mean) for way in ways) for name, mean in ways[0].items()}
 
@@ -271,7 +271,7 @@ class _Baselines:
         paths = [self._place(name)[1] for name in names]
         steps = {step for path in paths if path for step in path.split(".")}
         expected = known(self._expected(episode))
-        return frozenset(steps.union(*(names_in(expected[name]) for name in names)))
+        return frozenset(steps.union(*(names_in(expected.get(name)) for name in names)))
 
     def _question(self, sent: JsonObject, said: Hops) -> JsonObject:
         """Return what the construct under test was asked, with what others of its chain said."""

@@ -202,13 +202,14 @@ class BaselineDraw:
         """Return those of all criteria."""
         return {seq for smallest in self._smallest.values() for _, seq in smallest}
 
-    def dealt(self, name: str) -> dict[int, int]:
+    def dealt(self, name: str, *, nulls: bool) -> dict[int, int]:
         """Return for each episode with an answer and an expectation the next one of these.
 
-        In the order of the digests; behind the last comes the first.
+        In the order of the digests; behind the last comes the first. `nulls`: null is one.
         """
         ordered = [seq for _, seq in sorted(self._smallest.get(name, ()), reverse=True)]
-        ring = [seq for seq in ordered if name in self._kept[seq][0] and self._kept[seq][1][1]]
+        kept = [(seq, *self._kept[seq]) for seq in ordered]
+        ring = [seq for seq, held, (_, size) in kept if size and (nulls or name in held)]
         return dict(zip(ring, (*ring[1:], *ring[:1]), strict=True))
 
     def answer(self, seq: int) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import cast
+from typing import NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, sha256_hex
 
@@ -21,13 +21,21 @@ MOST_SOURCES = 10
 Steps = tuple[str, ...]
 
 
-def copies_among(
-    answered: Iterable[tuple[JsonObject, JsonObject, frozenset[str]]],
-) -> dict[Steps, dict[Steps, int]]:
-    """Return place of an answer → place of a question → how often the two hold the same.
+class Copies(NamedTuple):
+    """By place of an answer: how often each value came there, and each place of its question."""
 
-    Only what is more often than the value that comes most often at that place of the answers.
-    """
+    values: dict[Steps, Counter[str]]
+    pairs: dict[Steps, Counter[Steps]]
+
+    def source(self, steps: Steps, form: bytes, places: Iterable[Steps]) -> Steps | None:
+        """Return from which of the places a value was copied: there more often than it comes."""
+        times, most = self.pairs[steps], self.values[steps][sha256_hex(form)]
+        known = [one for one in places if times[one] > most]
+        return max(known, key=lambda one: (times[one], one), default=None)
+
+
+def copies_among(answered: Iterable[tuple[JsonObject, JsonObject, frozenset[str]]]) -> Copies:
+    """Return what places of answers and of their questions have in common, and how often."""
     values: defaultdict[Steps, Counter[str]] = defaultdict(Counter)
     pairs: defaultdict[Steps, Counter[Steps]] = defaultdict(Counter)
     for asked, said, wanted in answered:
@@ -38,30 +46,22 @@ def copies_among(
             values[steps][sha256_hex(form)] += 1
             for source in held.get(form, []):
                 pairs[steps][source] += 1
-    found = {}
-    for steps, sources in pairs.items():
-        _, most = values[steps].most_common(1)[0]
-        if kept := {source: times for source, times in sources.items() if times > most}:
-            found[steps] = kept
-    return found
+    return Copies(values, dict(pairs))
 
 
 def copied_from(
-    other: JsonObject,
-    said: JsonObject,
-    asked: JsonObject,
-    copies: dict[Steps, dict[Steps, int]],
+    other: JsonObject, said: JsonObject, asked: JsonObject, copies: Copies
 ) -> JsonObject:
     """Return `said`, with what it copied from `asked` copied from `other`, if that has it."""
     held = places_by_value(asked, [value for _, value in places_below(said, frozenset(), ())])
     there = dict(places_of(other)) if held else {}
 
     def copied(steps: Steps, value: JsonValue) -> JsonValue:
-        times = copies.get(steps)
-        if times:
-            sources = [one for one in held.get(canonical_bytes(value), []) if one in times]
-            if sources:
-                return there.get(max(sources, key=lambda one: (times[one], one)), value)
+        if steps in copies.pairs:
+            form = canonical_bytes(value)
+            source = copies.source(steps, form, held.get(form, []))
+            if source is not None:
+                return there.get(source, value)
         if isinstance(value, list):
             return [copied((*steps, str(number)), one) for number, one in enumerate(value)]
         if isinstance(value, dict):

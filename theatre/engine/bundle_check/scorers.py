@@ -209,6 +209,10 @@ class PinnedScorers:
         """Return whether a criterion's scorer rests on what a judge was asked."""
         return self._by_name[name].scorer.judgement is not None
 
+    def holds_null(self, name: str) -> bool:
+        """Return whether an expectation of null is one, and not none at all."""
+        return self._by_name[name].scorer.needs_expectation
+
     def one_for_all(
         self, name: str
     ) -> Callable[[Sequence[JsonValue], JsonObject], JsonValue] | None:

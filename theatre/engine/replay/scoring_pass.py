@@ -76,7 +76,8 @@ class DistinctEvidence:
         self._provider = provider
         self._gold = gold
         self._audit = DataAudit(provider.criterion_ids)
-        self._drawn = DrawnEpisodes(draws.commitment_hash)
+        with_null = [one.criterion_id for one in provider.criteria if one.scorer.needs_expectation]
+        self._drawn = DrawnEpisodes(draws.commitment_hash, with_null)
         self._baselines = BaselineScores(
             provider,
             [hop.construct_id for hop in template.hops],

@@ -120,8 +120,10 @@ class DrawnEpisodes:
     Of those on which a criterion applies: one that few of many episodes have is drawn on its own.
     """
 
-    def __init__(self, commitment_hash: str) -> None:
+    def __init__(self, commitment_hash: str, with_null: Collection[str] = ()) -> None:
+        """Take the criteria of which null is an expectation, and not none at all."""
         self._commitment_hash = commitment_hash
+        self._with_null = with_null
         self._heaps: dict[str, list[tuple[int, int]]] = {}
         """Criterion → of each episode the digest, negated, and its number."""
         self._kept: dict[int, tuple[int, int, frozenset[str]]] = {}
@@ -159,7 +161,11 @@ class DrawnEpisodes:
             is_drawn = True
         if is_drawn:
             given = answers()
-            known = frozenset(name for name, one in held.items() if given and one is not None)
+            known = frozenset(
+                name
+                for name, one in held.items()
+                if given and (one is not None or name in self._with_null)
+            )
             self._kept[episode.seq] = (*self._write(episode, sent, given), known)
 
     def _write(

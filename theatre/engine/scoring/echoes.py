@@ -32,9 +32,10 @@ Place = tuple[str, ...]
 
 
 class Echoes:
-    """Place of an answer → places of questions from which it is copied more often than it is alike.
+    """Place of an answer → places of questions, how often what they hold is the same.
 
-    More often than any one value comes there: that alone would say as much for other questions.
+    Copied is what they hold more often than its value comes at that place of the answers: that
+    alone would say as much for other questions.
     """
 
     def __init__(
@@ -51,25 +52,23 @@ class Echoes:
         """
         self._construct_id = construct_id
         self._is_first = is_first
-        copied: dict[Place, Counter[Place]] = {}
-        alike: dict[Place, Counter[Key]] = {}
+        self._times: dict[Place, Counter[Place]] = {}
+        self._alike: dict[Place, Counter[Key]] = {}
         for sent, hops, wanted in answered:
             found = dict(islice(_within(hops.get(construct_id, {}), wanted), MAX_PLACES))
             standing = _standing(self._question(sent, hops), found.values())
             for place, value in found.items():
                 key = _key(value)
-                alike.setdefault(place, Counter())[key] += 1
-                copied.setdefault(place, Counter()).update(standing.get(key, ()))
-        more = {place: max(values.values()) for place, values in alike.items()}
-        often = {
-            place: {source: times for source, times in sources.items() if times > more[place]}
-            for place, sources in copied.items()
-        }
-        self._sources = {place: sources for place, sources in often.items() if sources}
+                self._alike.setdefault(place, Counter())[key] += 1
+                if key in standing:
+                    self._times.setdefault(place, Counter()).update(standing[key])
 
     def __bool__(self) -> bool:
-        """Return whether anything is copied."""
-        return bool(self._sources)
+        """Return whether anything may be copied."""
+        return any(
+            max(times.values()) > min(self._alike[place].values())
+            for place, times in self._times.items()
+        )
 
     def _question(self, sent: JsonObject, hops: Outputs) -> JsonObject:
         if self._is_first:
@@ -89,17 +88,19 @@ class Echoes:
         if self._construct_id not in hops:
             return hops
         said = hops[self._construct_id]
-        values = [one for place, one in _within(said, ()) if place in self._sources]
+        values = [one for place, one in _within(said, ()) if place in self._times]
         standing = _standing(self._question(sent, hops), values)
         if not standing:
             return hops
         others = dict(_sources_in(self._question(other, other_hops)))
 
         def moved(value: JsonValue, place: Place) -> JsonValue:
-            of_place: Mapping[Place, int] = self._sources.get(place, {})
-            known = standing.get(_key(value), ()) if of_place else ()
-            if found := [(of_place[one], one) for one in known if one in of_place]:
-                return others.get(max(found)[1], value)
+            if times := self._times.get(place):
+                key = _key(value)
+                least = self._alike[place][key]
+                known = [(times[one], one) for one in standing.get(key, ()) if times[one] > least]
+                if known:
+                    return others.get(max(known)[1], value)
             if isinstance(value, dict):
                 return {name: moved(one, (*place, name)) for name, one in value.items()}
             if isinstance(value, list):
