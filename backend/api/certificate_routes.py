@@ -12,13 +12,7 @@ from backend.api.certificate_cache import CachedDocument
 from backend.api.http.access_policy import public, resource_router
 from backend.api.http.conditional import FRESH, answer_not_modified
 from backend.api.http.idempotency import Reading
-from backend.api.http.openapi import (
-    DESCRIBED_BY,
-    IF_NONE_MATCH,
-    describe_headers,
-    describe_immutable,
-    describe_tagged,
-)
+from backend.api.http.openapi import DESCRIBED_BY, describe_immutable, describe_tagged
 from backend.api.http.pages import NO_NUL, FilterText, Listing, Paging
 from backend.api.http.service import get_service
 from backend.repositories.certificate_views import CertificateFilter, CertificateView
@@ -52,8 +46,7 @@ _CLASSES = {
 @router.get(
     "/theatres/{theatre_id}/certificate",
     response_model=CertificateDocument,
-    responses=describe_tagged(links=_DOCUMENT),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
+    **describe_tagged(links=_DOCUMENT),
 )
 @public("not-found")
 async def get_theatre_certificate(request: Request, theatre_id: UUID, reading: Reading) -> Response:
@@ -64,8 +57,7 @@ async def get_theatre_certificate(request: Request, theatre_id: UUID, reading: R
 @router.get(
     "/certificates/{certificate_id}",
     response_model=CertificateDocument,
-    responses=describe_tagged(links=_DOCUMENT),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
+    **describe_tagged(links=_DOCUMENT),
 )
 @public("not-found")
 async def get_certificate(request: Request, certificate_id: UUID, reading: Reading) -> Response:
@@ -76,8 +68,7 @@ async def get_certificate(request: Request, certificate_id: UUID, reading: Readi
 @router.get(
     "/certificates/{certificate_id}/document",
     response_class=Response,
-    responses=describe_immutable(TheatreCalibrationCertificate, "The certificate", **DESCRIBED_BY),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
+    **describe_immutable(TheatreCalibrationCertificate, "The certificate", **DESCRIBED_BY),
 )
 @public("not-found")
 async def get_certificate_document(

@@ -24,8 +24,6 @@ from backend.api.http.idempotency import Reading, Transaction
 from backend.api.http.openapi import (
     DEBATE_LOCATION,
     ETAG,
-    IF_NONE_MATCH,
-    describe_headers,
     describe_immutable,
     describe_links,
     describe_tagged,
@@ -139,12 +137,7 @@ async def list_debates(
     )
 
 
-@router.get(
-    RUN,
-    response_model=DebateDocument,
-    responses=describe_tagged(),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
-)
+@router.get(RUN, response_model=DebateDocument, **describe_tagged())
 @for_owner(Scope.READ, "not-found")
 async def get_debate(
     request: Request, user: CurrentUser, debate_run_id: UUID, reading: Reading
@@ -158,10 +151,7 @@ async def get_debate(
 
 
 @router.get(
-    f"{RUN}/artefact",
-    response_class=Response,
-    responses=describe_immutable(dict[str, Any], "The artefact"),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
+    f"{RUN}/artefact", response_class=Response, **describe_immutable(dict[str, Any], "The artefact")
 )
 @for_owner(Scope.READ, "not-found")
 async def get_debate_artefact(

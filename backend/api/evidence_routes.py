@@ -20,14 +20,7 @@ from backend.api.http.conditional import (
     repr_digest,
 )
 from backend.api.http.idempotency import Transaction
-from backend.api.http.openapi import (
-    DESCRIBED_BY,
-    IF_NONE_MATCH,
-    RANGE,
-    describe_bytes,
-    describe_download,
-    describe_headers,
-)
+from backend.api.http.openapi import DESCRIBED_BY, describe_bytes, describe_download
 from backend.api.http.pages import NO_NUL, ChainPaging, Listing, chain_page
 from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Principal, Scope
@@ -42,8 +35,7 @@ _KINDS = {".json": "application/json", ".jsonl": "application/x-ndjson", ".gz": 
 @router.get(
     "/verify_bundle.py",
     response_class=Response,
-    responses=describe_bytes("text/x-python", description="The program"),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
+    **describe_bytes("text/x-python", description="The program"),
 )
 @public()
 async def get_verifier(request: Request) -> Response:
@@ -127,8 +119,7 @@ async def get_episode(
 @router.get(
     "/theatres/{theatre_id}/evidence-bundle",
     response_class=Response,
-    responses=describe_download("application/gzip", description="The sealed bundle"),
-    openapi_extra=describe_headers(IF_NONE_MATCH, RANGE),
+    **describe_download("application/gzip", description="The sealed bundle"),
 )
 @disclosed(Scope.READ, "not-found", "range-not-satisfiable")
 async def get_evidence_bundle(
@@ -147,8 +138,7 @@ async def get_evidence_bundle(
 @router.get(
     "/theatres/{theatre_id}/evidence-bundle/{path:path}",
     response_class=Response,
-    responses=describe_download(*_KINDS.values(), "text/plain", description="The file"),
-    openapi_extra=describe_headers(IF_NONE_MATCH, RANGE),
+    **describe_download(*_KINDS.values(), "text/plain", description="The file"),
 )
 @disclosed(Scope.READ, "not-found", "range-not-satisfiable")
 async def get_evidence_file(
@@ -173,8 +163,7 @@ async def get_evidence_file(
 @router.get(
     "/theatres/{theatre_id}/replay",
     response_class=Response,
-    responses=describe_download("application/x-ndjson", description="Training records, one a line"),
-    openapi_extra=describe_headers(IF_NONE_MATCH, RANGE),
+    **describe_download("application/x-ndjson", description="Training records, one a line"),
 )
 @public("not-found", "range-not-satisfiable")
 async def get_replay(

@@ -17,7 +17,7 @@ from backend.api.http.access_policy import public, resource_router
 from backend.api.http.bodies import JSON
 from backend.api.http.conditional import FRESH, IMMUTABLE, describedby_header, hashed_response
 from backend.api.http.idempotency import Reading
-from backend.api.http.openapi import DESCRIBED_BY, IF_NONE_MATCH, describe_bytes, describe_headers
+from backend.api.http.openapi import DESCRIBED_BY, describe_bytes
 from backend.api.http.pages import NO_NUL, FilterText
 from backend.api.http.service import get_service
 from backend.repositories.transparency_log import count_audits
@@ -37,8 +37,7 @@ _SHA256 = r"^[0-9a-f]{64}$"
 @router.get(
     "/.well-known/echelon/trust.json",
     response_class=Response,
-    responses=describe_bytes(JSON, description="The keys, the log and its witnesses"),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
+    **describe_bytes(JSON, description="The keys, the log and its witnesses"),
 )
 @public("not-found")
 async def get_trust(request: Request, reading: Reading) -> Response:
@@ -50,8 +49,7 @@ async def get_trust(request: Request, reading: Reading) -> Response:
 @router.get(
     "/log/checkpoint",
     response_class=Response,
-    responses=describe_bytes("text/plain", description="The signed checkpoint"),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
+    **describe_bytes("text/plain", description="The signed checkpoint"),
 )
 @public("not-found")
 async def get_checkpoint(request: Request, reading: Reading) -> Response:
@@ -63,8 +61,7 @@ async def get_checkpoint(request: Request, reading: Reading) -> Response:
 @router.get(
     "/log/tile/{path:path}",
     response_class=Response,
-    responses=describe_bytes(_OCTETS, description="The tile"),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
+    **describe_bytes(_OCTETS, description="The tile"),
 )
 @public("not-found")
 async def get_tile(
@@ -78,14 +75,11 @@ async def get_tile(
 @router.get(
     "/log/proof/{statement_sha256}",
     response_class=Response,
-    responses=describe_bytes("text/plain", description="A tlog-proof"),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
+    **describe_bytes("text/plain", description="A tlog-proof"),
 )
 @public("not-found")
 async def get_proof(
-    request: Request,
-    statement_sha256: Annotated[str, Path(pattern=_SHA256)],
-    reading: Reading,
+    request: Request, statement_sha256: Annotated[str, Path(pattern=_SHA256)], reading: Reading
 ) -> Response:
     """Return the proof that the log has a certificate, by the hash of its signed statement."""
     data = await publication.certificate_proof(reading, statement_sha256)
@@ -95,8 +89,7 @@ async def get_proof(
 @router.get(
     "/certificates/{certificate_id}/sigstore",
     response_class=Response,
-    responses=describe_bytes(BUNDLE_TYPE, description="The signed certificate", **DESCRIBED_BY),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
+    **describe_bytes(BUNDLE_TYPE, description="The signed certificate", **DESCRIBED_BY),
 )
 @public("not-found")
 async def get_signed_certificate(

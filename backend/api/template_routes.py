@@ -18,7 +18,7 @@ from backend.api.http.access_policy import (
 from backend.api.http.bodies import require_media_type
 from backend.api.http.conditional import FRESH, IMMUTABLE, tagged_json
 from backend.api.http.idempotency import Transaction
-from backend.api.http.openapi import IF_NONE_MATCH, describe_headers, describe_tagged
+from backend.api.http.openapi import describe_tagged
 from backend.api.http.pages import NO_NUL, SHA256, Listing, Paging
 from backend.api.http.service import get_service
 from backend.auth.credentials import Scope
@@ -65,12 +65,7 @@ async def list_templates(
     )
 
 
-@router.get(
-    "/templates/{template_id}",
-    response_model=WholeTemplateDocument,
-    responses=describe_tagged(),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
-)
+@router.get("/templates/{template_id}", response_model=WholeTemplateDocument, **describe_tagged())
 @public("not-found")
 async def get_template(
     request: Request,

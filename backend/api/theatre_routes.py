@@ -37,9 +37,7 @@ from backend.api.http.idempotency import Reading, Transaction
 from backend.api.http.openapi import (
     BARE,
     ETAG,
-    IF_NONE_MATCH,
     LOCATION,
-    describe_headers,
     describe_immutable,
     describe_links,
     describe_tagged,
@@ -275,12 +273,7 @@ async def list_theatres(
     )
 
 
-@router.get(
-    "/theatres/{theatre_id}",
-    response_model=WholeTheatre,
-    responses=describe_tagged(),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
-)
+@router.get("/theatres/{theatre_id}", response_model=WholeTheatre, **describe_tagged())
 @for_owner(Scope.READ, "not-found")
 async def get_theatre(
     request: Request, user: CurrentUser, theatre_id: UUID, reading: Reading
@@ -343,8 +336,7 @@ async def commit_theatre(
 @router.get(
     "/theatres/{theatre_id}/commitment",
     response_class=Response,
-    responses=describe_immutable(Commitment | HashedCommitment, "The receipt, or the hashed bytes"),
-    openapi_extra=describe_headers(IF_NONE_MATCH),
+    **describe_immutable(Commitment | HashedCommitment, "The receipt, or the hashed bytes"),
 )
 @disclosed(Scope.READ, "not-found")
 async def get_commitment(

@@ -66,43 +66,46 @@ def describe_headers(*parameters: dict[str, Any]) -> dict[str, Any]:
     return {"parameters": list(parameters)}
 
 
-def describe_tagged(*, links: dict[str, Any] | None = None) -> Described:
+# What these return are the arguments `responses` and `openapi_extra` of a route that answers 304.
+
+
+def _conditional(answers: Described, *parameters: dict[str, Any]) -> dict[str, Any]:
+    read = describe_headers(IF_NONE_MATCH, *parameters)
+    return {"responses": {**answers, **NOT_MODIFIED}, "openapi_extra": read}
+
+
+def describe_tagged(*, links: dict[str, Any] | None = None) -> dict[str, Any]:
     """Describe a document with an entity tag."""
     described: dict[str, Any] = {"headers": {**ETAG, **CACHING}}
-    return {200: {**described, "links": links} if links else described, **NOT_MODIFIED}
+    return _conditional({200: {**described, "links": links} if links else described})
 
 
-def describe_immutable(model: object, description: str, **more: dict[str, Any]) -> Described:
+def describe_immutable(model: object, description: str, **more: dict[str, Any]) -> dict[str, Any]:
     """Describe a document whose bytes never change; `more` are further headers."""
     headers = {**ETAG, **DIGEST, **CACHING, **more}
-    return {200: {"model": model, "description": description, "headers": headers}, **NOT_MODIFIED}
+    return _conditional({200: {"model": model, "description": description, "headers": headers}})
 
 
-def describe_download(*media_types: str, description: str) -> Described:
+def describe_download(*media_types: str, description: str) -> dict[str, Any]:
     """Describe a file, whole or one range of it."""
     content = {name: {"schema": _BODIES.get(name, _BYTES)} for name in media_types}
     headers = {**ETAG, **DIGEST, **CACHING, **DESCRIBED_BY}
     part = {"Content-Range": _header("which bytes of how many")}
-    return {
-        200: {"description": description, "headers": headers, "content": content},
-        206: {
-            "description": "The range that was asked",
-            "headers": {**headers, **part},
-            "content": {name: {"schema": _BYTES} for name in media_types},
-        },
-        **NOT_MODIFIED,
+    whole = {"description": description, "headers": headers, "content": content}
+    ranged = {
+        "description": "The range that was asked",
+        "headers": {**headers, **part},
+        "content": {name: {"schema": _BYTES} for name in media_types},
     }
+    return _conditional({200: whole, 206: ranged}, RANGE)
 
 
-def describe_bytes(media_type: str, *, description: str, **more: dict[str, Any]) -> Described:
+def describe_bytes(media_type: str, *, description: str, **more: dict[str, Any]) -> dict[str, Any]:
     """Describe bytes, or a text, that are always sent whole; `more` are further headers."""
     headers = {**ETAG, **DIGEST, **CACHING, **more}
     is_text = media_type.startswith("text/")
     content = {media_type: _TEXT if is_text else {"schema": _BODIES.get(media_type, _BYTES)}}
-    return {
-        200: {"description": description, "headers": headers, "content": content},
-        **NOT_MODIFIED,
-    }
+    return _conditional({200: {"description": description, "headers": headers, "content": content}})
 
 
 def describe_links(*operations: str, named: str = "theatre_id") -> dict[str, Any]:
