@@ -1,7 +1,5 @@
 """Runs: asked for, waited for, cancelled."""
 
-from __future__ import annotations
-
 from typing import Annotated
 from uuid import UUID
 

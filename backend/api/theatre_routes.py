@@ -1,7 +1,5 @@
 """Theatres: create, list, read, commit."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal

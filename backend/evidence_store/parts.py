@@ -5,8 +5,6 @@ last: an object is there once it is. What S3 offers for the same (multipart uplo
 gone on with nor be listed through obstore (docs/design/service.md, "Large objects lie in parts").
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta

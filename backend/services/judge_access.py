@@ -15,7 +15,7 @@ from backend.settings import Settings, variable
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.errors import MissingExtraError, ParseError, ProgrammeError
 from theatre.judging.messages import provider_of
-from theatre.providers.client import ProviderKind, ProviderReply
+from theatre.providers import ProviderKind, ProviderReply
 
 ADDED_TOKENS: Final = 1024
 """What a provider may put around a request: roles, and how it asks for the committed schema."""

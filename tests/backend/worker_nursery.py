@@ -29,7 +29,7 @@ from backend.services.transparency.keys import open_keys
 from backend.settings import Settings
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 from theatre.engine.replay.episode import EpisodeCaller
-from theatre.providers.client import ProviderClient
+from theatre.providers import ProviderClient
 from theatre.scorers import load_scorers
 
 STATEMENTS = {

@@ -22,7 +22,7 @@ from theatre.scorers import load_scorers
 if TYPE_CHECKING:
     from theatre.judging.model_judge import ModelJudge
     from theatre.judging.rubrics import Rubrics
-    from theatre.providers.client import ProviderKind
+    from theatre.providers import ProviderKind
 
 
 @dataclass(frozen=True, slots=True)

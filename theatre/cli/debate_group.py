@@ -32,7 +32,7 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.judging.panel import SPLITS, panel_of
 
 if TYPE_CHECKING:
-    from theatre.providers.client import ProviderKind
+    from theatre.providers import ProviderKind
 
 JUDGE = "judge"
 

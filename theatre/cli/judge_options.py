@@ -19,7 +19,7 @@ from theatre.verification.judge.scorer import probe
 from theatre.verification.scoring_providers import LEXICAL, ScoringProvider, judged_scoring
 
 if TYPE_CHECKING:
-    from theatre.providers.client import ProviderKind
+    from theatre.providers import ProviderKind
 
 AUTO, LEXICAL_ONLY = "auto", "lexical"
 AUTO_KIND: Final[ProviderKind] = "anthropic"

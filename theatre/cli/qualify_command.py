@@ -20,7 +20,7 @@ from theatre.engine.errors import UnknownScorerError
 from theatre.engine.models import Scorer
 
 if TYPE_CHECKING:
-    from theatre.providers.client import ProviderKind
+    from theatre.providers import ProviderKind
     from theatre.verification.labelled_claims import LabelledClaims
 
 _PARAMS: dict[str, JsonObject] = {

@@ -4,8 +4,6 @@ Whatever a construct could use, if it knew it before it is asked, is drawn here:
 commitment alone, which is public before the first call (docs/contract/earned.md §4).
 """
 
-from __future__ import annotations
-
 import hashlib
 import heapq
 import hmac
@@ -58,7 +56,7 @@ class Coin:
             raise CoinError(f"expected a coin of {COIN_BYTES} bytes, got {len(self.secret)}")
 
     @classmethod
-    def from_line(cls, line: bytes) -> Coin:
+    def from_line(cls, line: bytes) -> "Coin":
         """Read `coin.txt`; CoinError unless it is 64 lower-case hex digits and a line feed."""
         if not _LINE.fullmatch(line):
             raise CoinError("expected a coin of 64 hex digits and a line feed, got something else")

@@ -5,8 +5,6 @@ can be tried against it, however few answers there could be.
 Source: docs/contract/evidence.md §4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import ceil
 

@@ -16,7 +16,7 @@ from theatre.engine.schema_registry import SchemaRegistry
 
 if TYPE_CHECKING:
     # For its type only: it takes the HTTP of the SDKs with it, which a check does without.
-    from theatre.providers.client import ProviderKind
+    from theatre.providers import ProviderKind
 
 ANTHROPIC, OPENAI = "anthropic", "openai"
 PROVIDERS: Final = (ANTHROPIC, OPENAI)

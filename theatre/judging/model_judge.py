@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, Sleep, format_rfc3339
 from theatre.judging import JudgeUnavailableError
-from theatre.providers.client import (
+from theatre.providers import (
     CONNECTION,
     KEY_REFUSED,
     RATE_LIMITED,

@@ -6,8 +6,6 @@ or docker runs without a network. That is looked at, with podman; what else it c
 tried, and so not certified.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -5,8 +5,6 @@ program, a callable or a URL (docs/contract/template.md §4). A version binds a 
 files; the environment names what lies beyond them (docs/adr/0172, 0178).
 """
 
-from __future__ import annotations
-
 import hashlib
 import platform
 import shutil

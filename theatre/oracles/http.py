@@ -32,7 +32,7 @@ from theatre.oracles.outbound_policy import (
     system_lookup,
 )
 from theatre.oracles.wire_forms import ENVELOPES, CallFailure, RequestHeaders, WireForm, wait_within
-from theatre.providers.client import retry_after
+from theatre.providers import retry_after
 
 if TYPE_CHECKING:
     from theatre.oracles.construct_registry import RemoteConstruct

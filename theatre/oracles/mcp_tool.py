@@ -6,8 +6,6 @@ the call after the server says that its list changed. The official SDK speaks th
 on stdio is started as any local program is, isolated.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -23,7 +23,7 @@ from theatre.oracles.guarded_client import GuardedTransport
 from theatre.oracles.outbound_policy import Distance, OutboundPolicy, connect_once, system_lookup
 from theatre.oracles.plain_call import PlainAdapter, PlainSettings, Said, fill_text
 from theatre.oracles.wire_forms import CallFailure, RequestHeaders
-from theatre.providers.client import (
+from theatre.providers import (
     CONNECTION,
     KEY_REFUSED,
     TIMEOUT,

@@ -5,8 +5,6 @@ judged, never names, so a name that changes its answer gains nothing. One module
 others: what is judged and where it is judged must be read together.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -28,7 +28,7 @@ from theatre.oracles.plain_call import PlainSettings
 from theatre.oracles.wire_forms import RequestHeaders
 
 if TYPE_CHECKING:
-    from theatre.providers.client import ProviderKind
+    from theatre.providers import ProviderKind
 
 _SettingsT = TypeVar("_SettingsT", bound=PlainSettings)
 

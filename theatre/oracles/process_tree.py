@@ -6,8 +6,6 @@ runner then knows them by the mark that the launcher set. Elsewhere than on Linu
 process group is ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

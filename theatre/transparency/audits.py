@@ -5,8 +5,6 @@ has seen some; the issuer cannot know the names before the audit is on record.
 Source: docs/disclosure.md.
 """
 
-from __future__ import annotations
-
 import hashlib
 import heapq
 import hmac
@@ -72,7 +70,7 @@ class AuditRequest:
         draw: int,
         coin: Coin,
         open_by: datetime,
-    ) -> AuditRequest:
+    ) -> "AuditRequest":
         """Return the request about a certificate; AuditError where it has no episodes to open."""
         root, counts = certificate.get("episode_root"), certificate.get("episode_counts")
         total = counts.get("total") if isinstance(counts, dict) else None
@@ -105,7 +103,7 @@ class AuditRequest:
         )
 
     @classmethod
-    def parse(cls, data: bytes) -> AuditRequest:
+    def parse(cls, data: bytes) -> "AuditRequest":
         """Read a file; AuditError for another form or spelling."""
         try:
             document = parse_object(data)

@@ -4,8 +4,6 @@ Pure: what is read and written stands with the commands. A disclosure shows noth
 that it does not open. Source: docs/disclosure.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -104,7 +102,7 @@ class Disclosure:
         )
 
     @classmethod
-    def parse(cls, data: bytes) -> Disclosure:
+    def parse(cls, data: bytes) -> "Disclosure":
         """Read a file; DisclosureError for another form or another spelling of it."""
         try:
             document = parse_object(data, max_bytes=MAX_BYTES)

@@ -5,8 +5,6 @@ be made. Before a route's own code runs, unknown query parameters are refused, a
 checked as the policy requires; `CurrentUser` is the principal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -102,9 +100,9 @@ def for_users(
     )
 
 
-def for_owner(scope: Scope, *refuses: str, idempotent: bool = True) -> AccessPolicy:
+def for_owner(scope: Scope, *refuses: str) -> AccessPolicy:
     """Declare a route for the owner of what its path names."""
-    return AccessPolicy(access=Access.OWNER, scope=scope, idempotent=idempotent, refuses=refuses)
+    return AccessPolicy(access=Access.OWNER, scope=scope, refuses=refuses)
 
 
 def disclosed(scope: Scope, *refuses: str) -> AccessPolicy:
@@ -112,12 +110,10 @@ def disclosed(scope: Scope, *refuses: str) -> AccessPolicy:
     return AccessPolicy(access=Access.DISCLOSED, scope=scope, refuses=refuses)
 
 
-def for_visitors(
-    scope: Scope, *refuses: str, rate: Rate = Rate.READ, idempotent: bool = False
-) -> AccessPolicy:
+def for_visitors(scope: Scope, *refuses: str, rate: Rate = Rate.READ) -> AccessPolicy:
     """Declare a page that a person may be signed in to; `scope` is what a session needs for it."""
     return AccessPolicy(
-        access=Access.VISITOR, scope=scope, idempotent=idempotent, rate=rate, refuses=refuses
+        access=Access.VISITOR, scope=scope, idempotent=False, rate=rate, refuses=refuses
     )
 
 

@@ -3,8 +3,6 @@
 FastAPI's own parsing would accept duplicate keys and NaN in silence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl

@@ -1,7 +1,5 @@
 """The outermost middleware: request id, access log, metrics, and the answer to unhandled errors."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re
@@ -147,7 +145,7 @@ class RequestMiddleware:
             self._log_request(scope, answer.status, time.perf_counter() - began)
 
     async def _fail(
-        self, error: Exception, scope: Scope, receive: Receive, answer: _Answer
+        self, error: Exception, scope: Scope, receive: Receive, answer: "_Answer"
     ) -> None:
         _log.error(
             "request failed",

@@ -5,8 +5,6 @@ token itself: read, and score. The interface for programs knows no cookies. A fo
 the page that showed it alone (docs/design/pages.md).
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

@@ -4,8 +4,6 @@ The result of the attempt is in the row, with the next job where there is one, b
 The rescue finds what a lost worker leaves (docs/adr/0115).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

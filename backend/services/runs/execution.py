@@ -5,8 +5,6 @@ transaction; the export is written before the theatre is ARCHIVED. Whatever a cr
 function goes on from it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext

@@ -4,8 +4,6 @@ The journal is the fence: a run that another worker has taken over writes nothin
 This monitor is for what no database can refuse: the next call of a construct.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable

@@ -38,7 +38,7 @@ from theatre.engine.models import exchanges_of
 from theatre.engine.replay import RunJournal
 from theatre.judging.messages import provider_of
 from theatre.judging.model_judge import MAX_ANSWER_BYTES, ModelJudge
-from theatre.providers.client import (
+from theatre.providers import (
     KEY_REFUSED,
     ProviderClient,
     ProviderKind,

@@ -30,7 +30,7 @@ from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.plain_adapters import Surroundings, make_plain_adapter
 from theatre.oracles.plain_call import AnswerForm, PromptError, fill, fill_text
 from theatre.oracles.wire_forms import CallFailure, Postponed
-from theatre.providers.client import ProviderKind, open_provider
+from theatre.providers import ProviderKind, open_provider
 
 RequestFor = Callable[..., OracleInvocationRequest]
 AROUND = Surroundings(

@@ -22,7 +22,7 @@ from theatre.verification.judge.scorer import committed_judge, probe
 
 if TYPE_CHECKING:
     from theatre.judging.model_judge import ModelJudge
-    from theatre.providers.client import ProviderKind
+    from theatre.providers import ProviderKind
 
 
 MODEL = "claude-sonnet-4-6"

@@ -4,8 +4,6 @@ Runs are paired episode by episode. Interactive runs meet the same worlds only w
 draws follow from is the same (docs/contract/earned.md §4); else they are two samples.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

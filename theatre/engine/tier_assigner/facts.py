@@ -5,8 +5,6 @@ rate that was rounded: only counts, names and yes or no. All are in one module b
 form (`Record`), checked alike.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -399,13 +397,13 @@ class TierHistory(Record):
                 raise ValueError(f"expected {expected}")
         return self
 
-    def excluding(self, theatre_id: str) -> TierHistory:
+    def excluding(self, theatre_id: str) -> "TierHistory":
         """Return the history without the run of that theatre: it is not its own past."""
         return self.model_copy(
             update={"runs": tuple(run for run in self.runs if run.theatre_id != theatre_id)}
         )
 
-    def as_of(self, moment: datetime) -> TierHistory:
+    def as_of(self, moment: datetime) -> "TierHistory":
         """Return what was known at `moment`, inclusive.
 
         A dispute that comes later counts when the certificate is read.
@@ -418,7 +416,7 @@ class TierHistory(Record):
             signals=tuple(item for item in self.signals if item.at <= moment),
         )
 
-    def about(self, construct_id: str, construct_version: str | None) -> TierHistory:
+    def about(self, construct_id: str, construct_version: str | None) -> "TierHistory":
         """Return what is about one construct version; disputes and attestations stay, all."""
         subject = (construct_id, construct_version)
 

@@ -1,7 +1,5 @@
 """Which paths a program sees: an allow-list. What is on no list is not there (ADR 0178)."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,5 +1,7 @@
 """The one client of model providers: Anthropic Messages and OpenAI-compatible chat completions.
 
+Constructs and judges use it alike; no other module knows the SDKs.
+
 It makes one call at a time and never retries: how often a call is made is committed, and each
 attempt is recorded. A request is sent as it is, and what came back is kept as it came.
 """
