@@ -19,6 +19,7 @@ from theatre.engine.schema_registry import resource_root
 from theatre.engine.templates import theatre_id_of
 
 DRAFT, DATA = "echelon.yaml", "ground_truth.jsonl"
+README, IGNORED = "README.md", ".gitignore"
 WORKFLOW = ".github/workflows/echelon.yml"
 DEFAULT_RECIPE = "classification"
 _OWN = "own"
@@ -294,7 +295,7 @@ def project_files(wishes: Wishes, truth: GroundTruth | None) -> dict[str, str]:
     files[DRAFT] = _draft(recipe[DRAFT], wishes, truth, shown)
     own = _texts(_OWN)
     code = [name for name in files if name.endswith((".py", ".mjs"))]
-    files["README.md"] = _filled(
+    files[README] = _filled(
         own["README.md"],
         {
             "NAME": _title(wishes, truth),
@@ -304,7 +305,8 @@ def project_files(wishes: Wishes, truth: GroundTruth | None) -> dict[str, str]:
         },
     )
     files[WORKFLOW] = (resource_root() / "docs" / "echelon-ci.yml").read_text(encoding="utf-8")
-    files[".gitignore"] = ".echelon/\n"
+    # Runs lie there, and their coins.
+    files[IGNORED] = ".echelon/\n"
     return files
 
 
@@ -442,8 +444,12 @@ def _instruction(truth: GroundTruth) -> str:
 
 
 def _write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[str]:
-    """Write files; FolderTakenError, before the first one, where one of them is there."""
-    taken = [name for name in files if (folder / name).exists() and name != ".gitignore"]
+    """Write files; FolderTakenError, before the first one, where one of them is there.
+
+    A project has a README and a .gitignore of its own: the one stays, the other gets a line.
+    """
+    there = [name for name in files if (folder / name).exists()]
+    taken = [name for name in there if name not in {IGNORED, README}]
     if taken and not force:
         raise FolderTakenError(
             f"expected none of these files in {folder.resolve()}, got {', '.join(taken)}: choose "
@@ -452,7 +458,13 @@ def _write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[str]:
     written = []
     for name, text in files.items():
         path = folder / name
-        if name == ".gitignore" and path.exists():
+        if name == README and name in there and not force:
+            continue
+        if name == IGNORED and name in there:
+            if text.strip().encode() not in path.read_bytes().split():
+                with path.open("a", encoding="utf-8") as handle:
+                    handle.write(f"\n{text}")
+                written.append(name)
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

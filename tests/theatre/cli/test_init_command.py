@@ -172,6 +172,20 @@ def test_a_column_that_a_path_would_part_is_refused(folder: Path, name: str) -> 
     assert f"got {name!r}: give that column" in str(refused.exception)
 
 
+def test_a_project_keeps_its_readme_and_its_coins_are_not_committed(folder: Path) -> None:
+    kept = {"README.md": "# mine\n", ".gitignore": "*.pyc"}
+    for name, text in kept.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    said = (".", "--yes", "--data", "mine.csv", "--answer", "parity")
+    for more in ((), ("--force",)):
+        assert CliRunner().invoke(init, [*said, *more]).exit_code == 0
+        assert (folder / ".gitignore").read_text(encoding="utf-8") == "*.pyc\n.echelon/\n"
+        is_kept = (folder / "README.md").read_text(encoding="utf-8") == kept["README.md"]
+        assert is_kept is not bool(more)
+    refused = CliRunner().invoke(init, [*said])
+    assert "got ground_truth.jsonl, solution.py, echelon.yaml, .github/w" in str(refused.exception)
+
+
 WRITTEN = {
     ("classification", "python"): "null",
     ("classification", "node"): "null",
