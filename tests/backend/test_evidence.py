@@ -104,12 +104,7 @@ def test_the_audit_chain_is_told_as_it_was_hashed(client: Client, stage: SumsSta
         assert canonical_sha256(entry) == own
         previous = own
     assert [one["to_state"] for one in entries if one["to_state"]] == [
-        "DRAFT",
-        "COMMITTED",
-        "ACTIVE",
-        "SETTLING",
-        "RESOLVED",
-        "ARCHIVED",
+        *("DRAFT", "COMMITTED", "ACTIVE", "SETTLING", "RESOLVED", "ARCHIVED"),
     ]
 
 

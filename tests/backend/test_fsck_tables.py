@@ -25,14 +25,8 @@ from theatre.cli.exits import ExitCode, run_guarded
 UPLOAD = b'{"episode_id":"one"}\n'
 _FIRST = "(SELECT min(episode_seq) FROM human_scores WHERE theatre_id = :certified)"
 TABLES = (
-    "theatres",
-    "theatre_templates",
-    "theatre_certificates",
-    "theatre_coins",
-    "theatre_episode_scores",
-    "theatre_audit_events",
-    "human_scores",
-    "sealed_bundles",
+    *("theatres", "theatre_templates", "theatre_certificates", "theatre_coins"),
+    *("theatre_episode_scores", "theatre_audit_events", "human_scores", "sealed_bundles"),
     "datasets",
 )
 

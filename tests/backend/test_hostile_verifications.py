@@ -27,39 +27,13 @@ from tests.theatre.echelon_process import until
 from tests.theatre.verification.git_history import Commit, repository
 
 REPOSITORIES = (
-    "https://gitlab.com/o/n",
-    "github.com/o/n",
-    "o",
-    "o/n/pulls",
-    "o/..",
-    "../n",
-    "o/.",
-    "o/n?x=1",
-    "o/n#x",
-    "o/n ",
-    "o//n",
-    "o\\n",
-    "o/%2e%2e",
-    "user@host/n",
-    "-o/n",
-    "o/n\n",
-    "o/ñ",
-    "",
+    *("https://gitlab.com/o/n", "github.com/o/n", "o", "o/n/pulls", "o/..", "../n", "o/."),
+    *("o/n?x=1", "o/n#x", "o/n ", "o//n", "o\\n", "o/%2e%2e", "user@host/n", "-o/n", "o/n\n"),
+    *("o/ñ", ""),
 )
 SEGMENTS = (
-    "../outside",
-    "inside/../../outside",
-    "/etc",
-    "./ours",
-    "ours/..",
-    "ours//sub",
-    "~/ours",
-    "file:///etc",
-    "ours\0",
-    ".git",
-    "-c",
-    "",
-    ".",
+    *("../outside", "inside/../../outside", "/etc", "./ours", "ours/..", "ours//sub", "~/ours"),
+    *("file:///etc", "ours\0", ".git", "-c", "", "."),
 )
 RANGES = ("--all", "-n1", ":/secret", "HEAD^{/secret}", "@{upstream}", "HEAD --all", "$(id)", "")
 TOKEN = "ghp_planted0123456789planted0123456789"  # noqa: S105 - what must not turn up

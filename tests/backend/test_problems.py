@@ -34,13 +34,8 @@ from theatre.engine.errors import (
 )
 
 PROGRAMS = (
-    "theatre.axion",
-    "theatre.cli",
-    "theatre.files.tables",
-    "theatre.harness",
-    "theatre.judging",
-    "theatre.verification",
-    "tests",
+    *("theatre.axion", "theatre.cli", "theatre.files.tables", "theatre.harness", "theatre.judging"),
+    *("theatre.verification", "tests"),
 )
 """What the service does not call: nothing that it raises gets there."""
 SECRET = "hunter2-hunter2"  # noqa: S105 - the value that must not come back
@@ -219,11 +214,6 @@ def test_no_page_of_a_problem_can_run_anything(client: Client) -> None:
 def test_the_kinds_whose_messages_are_not_for_callers() -> None:
     silent = {kind.slug for kind in BY_SLUG.values() if not kind.shows_message}
     assert silent == {
-        "internal-error",
-        "not-ready",
-        "unauthenticated",
-        "not-found",
-        "validation-error",
-        "template-invalid",
-        "debate-invalid",
+        *("internal-error", "not-ready", "unauthenticated", "not-found", "validation-error"),
+        *("template-invalid", "debate-invalid"),
     }

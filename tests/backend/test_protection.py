@@ -18,21 +18,10 @@ OTHER_THEATRE_ID = "018f0000-0000-7000-8000-00000000000b"
 CERTIFICATE_ID = "018f0000-0000-7000-8000-00000000000c"
 MOMENT = "2026-11-21T12:00:05Z"
 ONLY_ADDED_TO = (
-    "construct_decisions",
-    "debate_evaluations",
-    "debate_events",
-    "human_scores",
-    "log_checkpoints",
-    "log_entries",
-    "log_queue",
-    "log_tiles",
-    "sealed_bundles",
-    "theatre_audit_events",
-    "theatre_certificates",
-    "theatre_coins",
-    "theatre_episode_scores",
-    "theatre_templates",
-    "trust_documents",
+    *("construct_decisions", "debate_evaluations", "debate_events", "human_scores"),
+    *("log_checkpoints", "log_entries", "log_queue", "log_tiles", "sealed_bundles"),
+    *("theatre_audit_events", "theatre_certificates", "theatre_coins", "theatre_episode_scores"),
+    *("theatre_templates", "trust_documents"),
 )
 CERTIFICATE: Mapping[str, Any] = {
     "id": CERTIFICATE_ID,

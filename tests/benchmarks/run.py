@@ -81,13 +81,8 @@ def show_others() -> None:
     """Print what other programmes measure, each in a process of its own."""
     root = Path(__file__).parents[2]
     for name in (
-        "evidence_figures",
-        "http_run",
-        "axion_suite",
-        "service_requests",
-        "journal_writes",
-        "log_figures",
-        "log_costs",
+        *("evidence_figures", "http_run", "axion_suite", "service_requests", "journal_writes"),
+        *("log_figures", "log_costs"),
     ):
         sys.stdout.flush()
         subprocess.run([sys.executable, "-m", f"tests.benchmarks.{name}"], cwd=root, check=True)

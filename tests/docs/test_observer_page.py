@@ -25,11 +25,7 @@ from theatre.oracles.construct_registry import ConstructRegistry, construct_vers
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "observer.md").read_text(encoding="utf-8")
 CANVASES = (
-    "accessibility",
-    "collaboration",
-    "onboarding",
-    "pricing",
-    "reliability",
+    *("accessibility", "collaboration", "onboarding", "pricing", "reliability"),
     "trust-and-privacy",
 )
 SIGNALS = ("HIGH", "MEDIUM", "LOW")

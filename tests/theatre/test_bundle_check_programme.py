@@ -182,15 +182,8 @@ def test_a_version_that_is_not_installed_is_unavailable_when_all_name_it(
         (
             (9, *DISCARDED),
             {
-                "invocations",
-                "sanitised-input",
-                "version-pins",
-                "outcomes",
-                "scores",
-                "aggregate",
-                "data-audit",
-                "baselines",
-                "resolution",
+                *("invocations", "sanitised-input", "version-pins", "outcomes", "scores"),
+                *("aggregate", "data-audit", "baselines", "resolution"),
             },
         ),
     ],

@@ -155,13 +155,7 @@ def test_a_call_that_failed_has_no_output_and_says_how_it_ended(finished: Finish
 
 def test_quality_is_told_by_the_evidence_and_never_by_the_score(finished: Finished) -> None:
     assert [quality(record) for record in export(finished.bundle)] == [
-        "excellent",
-        "excellent",
-        "poor",
-        "marginal",
-        "excellent",
-        "excellent",
-        "poor",
+        *("excellent", "excellent", "poor", "marginal", "excellent", "excellent", "poor"),
     ]
 
 

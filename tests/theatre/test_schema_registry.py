@@ -334,38 +334,15 @@ def test_messages_repeat_at_most_eighty_characters_of_a_value() -> None:
     assert quote("line\nforged") == r"'line\nforged'"
     values: list[object] = [None, True, 1.5, 2**70, [1], {}]
     assert [quote(value) for value in values] == [
-        "null",
-        "true",
-        "1.5",
-        "an integer of 71 bits",
-        "an array of 1",
-        "an object of 0",
+        *("null", "true", "1.5", "an integer of 71 bits", "an array of 1", "an object of 0"),
     ]
 
 
 KEYWORDS = st.sampled_from(
     [
-        "type",
-        "properties",
-        "items",
-        "pattern",
-        "patternProperties",
-        "additionalProperties",
-        "$ref",
-        "$id",
-        "required",
-        "enum",
-        "const",
-        "anyOf",
-        "not",
-        "$defs",
-        "minimum",
-        "multipleOf",
-        "uniqueItems",
-        "format",
-        "if",
-        "then",
-        "dependentRequired",
+        *("type", "properties", "items", "pattern", "patternProperties", "additionalProperties"),
+        *("$ref", "$id", "required", "enum", "const", "anyOf", "not", "$defs", "minimum"),
+        *("multipleOf", "uniqueItems", "format", "if", "then", "dependentRequired"),
     ]
 )
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())

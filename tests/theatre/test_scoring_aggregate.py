@@ -365,15 +365,8 @@ RIGHT, WRONG, GRADED = Scored(NANO), Scored(0), Scored(1)
         ([Verdict.MISSING] * 2, {"low": 0.0, "high": 0.65762, "method": "wilson", "level": 0.95}),
     ],
     ids=[
-        "45 of 50 right",
-        "failures count",
-        "refusals do not",
-        "nor do gaps",
-        "no value",
-        "one value",
-        "one value and gaps",
-        "one right, one failed",
-        "all failed",
+        *("45 of 50 right", "failures count", "refusals do not", "nor do gaps", "no value"),
+        *("one value", "one value and gaps", "one right, one failed", "all failed"),
     ],
 )
 def test_an_interval_is_given_where_every_counted_value_is_0_or_1(

@@ -298,13 +298,8 @@ def test_a_simulation_template_cannot_be_run_whatever_else_it_says(
 
 
 REQUIRED = (
-    "theatre_id",
-    "template_family",
-    "display_name",
-    "training_primitives",
-    "difficulty_tiers",
-    "fork_definitions",
-    "scoring",
+    *("theatre_id", "template_family", "display_name", "training_primitives", "difficulty_tiers"),
+    *("fork_definitions", "scoring"),
 )
 
 

@@ -301,12 +301,7 @@ BLUE: JsonObject = {"colour": "blue", "shade": [1, 2]}
         ([call("crashed")], 1),
     ],
     ids=[
-        "none",
-        "same",
-        "other at the end",
-        "other in between",
-        "late failure",
-        "retried",
+        *("none", "same", "other at the end", "other in between", "late failure", "retried"),
         "fails",
     ],
 )

@@ -65,14 +65,8 @@ ONE_MORE, OTHER_TEXT = frozenset({"a member more"}), frozenset({"another text"})
 OTHER_NUMBER = frozenset({"another number"})
 OTHER_VALUE = frozenset(
     {
-        "a member less",
-        "a number for a text",
-        "a number for a truth",
-        "a text for a number",
-        "a truth for a number",
-        "another number",
-        "another text",
-        "the other truth",
+        *("a member less", "a number for a text", "a number for a truth", "a text for a number"),
+        *("a truth for a number", "another number", "another text", "the other truth"),
     }
 )
 ONLY_THE_CHECK_SEES = [

@@ -13,25 +13,10 @@ from theatre.axion.common.schema_load import schema, violations
 from theatre.axion.kernel.capability import TokenMint
 
 NINETEEN = {
-    "common",
-    "interface_spec",
-    "factor_snapshot",
-    "toy_env",
-    "toy_entity",
-    "toy_object",
-    "toy_hazard",
-    "toy_tool",
-    "plan",
-    "capability_scope",
-    "capability_request",
-    "capability_token",
-    "trace_node",
-    "fork_snapshot",
-    "causal_claim",
-    "counterfactual",
-    "trace",
-    "proposal",
-    "audit_entry",
+    *("common", "interface_spec", "factor_snapshot", "toy_env", "toy_entity", "toy_object"),
+    *("toy_hazard", "toy_tool", "plan", "capability_scope", "capability_request"),
+    *("capability_token", "trace_node", "fork_snapshot", "causal_claim", "counterfactual", "trace"),
+    *("proposal", "audit_entry"),
 }
 FOLDER = files("theatre.axion") / "schemas"
 HASH = "0" * 64

@@ -104,13 +104,7 @@ def test_no_construct_is_sent_the_seed_of_its_challenges(small: Finished) -> Non
     for call in small.calls(1):
         sent: Any = call["request"]
         assert set(sent["input_data"]) <= {
-            "protocol",
-            "agent_seed",
-            "interface",
-            "env",
-            "ask",
-            "offers",
-            "own",
+            *("protocol", "agent_seed", "interface", "env", "ask", "offers", "own"),
         }
         assert commitment not in json.dumps(sent)
     assert STEPS - 3 <= len(small.calls(1)) <= RUNNER.max_calls

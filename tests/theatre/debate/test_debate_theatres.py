@@ -170,19 +170,9 @@ def test_no_construct_is_sent_labels_or_the_seed(small: dict[str, Finished]) -> 
                     {"protocol", "ask", "debate", "earlier", "codes"}
                     if name == GOOD[0]
                     else {
-                        "protocol",
-                        "ask",
-                        "scenario",
-                        "speaker_id",
-                        "role",
-                        "turn_index",
-                        "round_index",
-                        "attempt_index",
-                        "heard",
-                        "instruction",
-                        "strategy_level",
-                        "persona",
-                        "own_last",
+                        *("protocol", "ask", "scenario", "speaker_id", "role", "turn_index"),
+                        *("round_index", "attempt_index", "heard", "instruction", "strategy_level"),
+                        *("persona", "own_last"),
                     }
                 )
                 assert set(asked) == known

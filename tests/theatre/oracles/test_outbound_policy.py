@@ -126,15 +126,8 @@ REFUSED_ADDRESSES = {
     "4000::1": "reserved",
 }
 PUBLIC_ADDRESSES = [
-    "8.8.8.8",
-    "1.1.1.1",
-    "93.184.215.14",
-    "172.32.0.1",
-    "100.128.0.1",
-    "192.0.1.1",
-    "2606:4700:4700::1111",
-    "2a00:1450:4001::1",
-    "2620:fe::fe",
+    *("8.8.8.8", "1.1.1.1", "93.184.215.14", "172.32.0.1", "100.128.0.1", "192.0.1.1"),
+    *("2606:4700:4700::1111", "2a00:1450:4001::1", "2620:fe::fe"),
 ]
 
 
@@ -341,12 +334,7 @@ def test_a_redirect_is_not_followed(status: str, request_for: RequestFor) -> Non
 
 
 PROXY_VARIABLES = [
-    "http_proxy",
-    "HTTP_PROXY",
-    "https_proxy",
-    "HTTPS_PROXY",
-    "all_proxy",
-    "ALL_PROXY",
+    *("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
 ]
 
 

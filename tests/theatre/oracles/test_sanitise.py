@@ -495,22 +495,8 @@ JSON = st.recursive(
 
 _PIECES = st.sampled_from(
     [
-        ":",
-        "system",
-        "[",
-        "]",
-        "<s>",
-        "[/INST]",
-        '"',
-        "\\",
-        "\n",
-        "\t",
-        "\r",
-        "\0",
-        "\x7f",
-        "{",
-        ",",
-        " ",
+        *(":", "system", "[", "]", "<s>", "[/INST]", '"', "\\", "\n", "\t", "\r", "\0", "\x7f"),
+        *("{", ",", " "),
     ]
 )
 
@@ -564,16 +550,7 @@ def test_code_points_go_where_they_belong() -> None:
 
 # Combining marks of Unicode 15 and 16, which an older Python does not know for such.
 NEWER_MARKS = [
-    0x10EFD,
-    0x10EFE,
-    0x10EFF,
-    0x11F41,
-    0x11F42,
-    0x1E08F,
-    0x897,
-    0x11F5A,
-    0x16121,
-    0x16129,
+    *(0x10EFD, 0x10EFE, 0x10EFF, 0x11F41, 0x11F42, 0x1E08F, 0x897, 0x11F5A, 0x16121, 0x16129),
 ]
 
 

@@ -72,34 +72,14 @@ ONLY_THE_CHECK_SEES = {
 """Places of which only `echelon check` sees a change, and the line that is not checked there."""
 NOT_MADE = frozenset(
     {
-        "certificate-schema",
-        "certificate-copy",
-        "times",
-        "invocations",
-        "sanitised-input",
-        "version-pins",
-        "scorers",
-        "human-scores",
-        "data-audit",
-        "baselines",
-        "resolution",
-        "issuer-identity",
-        "times-and-latencies",
-        "history",
+        *("certificate-schema", "certificate-copy", "times", "invocations", "sanitised-input"),
+        *("version-pins", "scorers", "human-scores", "data-audit", "baselines", "resolution"),
+        *("issuer-identity", "times-and-latencies", "history"),
     }
 )
 STATED = [
-    "activation",
-    "holdout",
-    "intervals",
-    "views",
-    "calibration",
-    "usage",
-    "findings",
-    "episode-root",
-    "repeats",
-    "qualifications",
-    "history",
+    *("activation", "holdout", "intervals", "views", "calibration", "usage", "findings"),
+    *("episode-root", "repeats", "qualifications", "history"),
 ]
 """Parts that are taken as the bundle states them."""
 MADE = frozenset(one.value for one in CheckId) - NOT_MADE
@@ -431,11 +411,7 @@ def test_the_tier_proven_is_never_green(tmp_path: Path) -> None:
 
 
 PROOF_LINES = [
-    "signature",
-    "signer-trusted",
-    "commitment-logged",
-    "certificate-logged",
-    "order",
+    *("signature", "signer-trusted", "commitment-logged", "certificate-logged", "order"),
     "witnesses",
 ]
 

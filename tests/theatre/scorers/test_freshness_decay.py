@@ -144,12 +144,7 @@ def test_the_digits_are_the_same_on_every_python() -> None:
     seconds = [1, 3_600, 86_400, 604_799, 1_000_000, 3_333_333]
     cited = [format_rfc3339(NOW - timedelta(seconds=age)) for age in seconds]
     assert [score(time) for time in cited] == [
-        0.999998854,
-        0.995882624,
-        0.905723664,
-        0.500000573,
-        0.317881474,
-        0.021922205,
+        *(0.999998854, 0.995882624, 0.905723664, 0.500000573, 0.317881474, 0.021922205),
     ]
 
 

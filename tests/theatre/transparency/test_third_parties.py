@@ -151,11 +151,7 @@ def test_the_packages_of_sigstore_confirm_signature_and_both_proofs(issued: Issu
     code, said = node(issued.bundle)
     assert code == 0, said
     assert [line.split()[0] for line in said.splitlines()] == [
-        "signature",
-        "commitment-logged",
-        "certificate-logged",
-        "order",
-        "witnesses",
+        *("signature", "commitment-logged", "certificate-logged", "order", "witnesses"),
         "signer-trusted",
     ]
 
