@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from theatre.engine.scoring import COMPOSITE
+from theatre.engine.scoring.baselines import INTERCHANGEABLE, MEETS_INTERVAL
 from theatre.engine.tier_assigner import EffectiveTier, VerificationTier
 from theatre.pages import wording
 from theatre.pages.rendering import format_percent, format_range, plain_text
@@ -48,7 +49,20 @@ def _lines(certificate: Mapping[str, Any], worth: EffectiveTier) -> tuple[tuple[
         f"{construct} scored {format_percent(score)} on {subject} (n = {n}, 95 % interval {bounds})"
         f"; tier {worth.tier}, {dates}, commitment {commitment}"
     )
-    return (shown, f"{dates}, {commitment[:_HASH]}"), sentence
+    said = _without_work(certificate)
+    return (shown, f"{dates}, {commitment[:_HASH]}{said}"), f"{sentence}{said}"
+
+
+def _without_work(certificate: Mapping[str, Any]) -> str:
+    """Return on how many criteria a trivial answer does as well, if on any."""
+    codes = (str(code).partition(":") for code in certificate["findings"])
+    met = {criterion for code, _, criterion in codes if code in {MEETS_INTERVAL, INTERCHANGEABLE}}
+    if not met:
+        return ""
+    of = (
+        "" if len(certificate["scores"]) == 1 else f" on {len(met)} of {len(certificate['scores'])}"
+    )
+    return f"; a trivial answer does as well{of}"
 
 
 def _headline(certificate: Mapping[str, Any]) -> tuple[str, float | None, int]:

@@ -266,6 +266,22 @@ def test_a_badge_quotes_all_that_the_wording_rule_asks_for() -> None:
     assert CERTIFICATE["commitment_hash"][:12] in shown
 
 
+def test_a_badge_says_where_a_trivial_answer_does_as_well() -> None:
+    said = "a trivial answer does as well"
+    alone = {name: CERTIFICATE["scores"][name] for name in list(CERTIFICATE["scores"])[:1]}
+    (one,) = alone
+    for findings, scores, words in (
+        (["network-open", f"form-alone:{one}"], CERTIFICATE["scores"], None),
+        ([f"baseline-meets-interval:{one}"], CERTIFICATE["scores"], f"{said} on 1 of 3"),
+        ([f"interchangeable-answers:{one}"], alone, said),
+    ):
+        badge = render_badge({**CERTIFICATE, "findings": findings, "scores": scores}, WORTH)
+        shown = re.findall(r">([^<]+)</(?:text|title)>", badge)
+        assert [part.rpartition("; ")[2] for part in shown if said in part] == (
+            [] if words is None else [words] * 2
+        )
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
