@@ -25,6 +25,11 @@ _FAILURE_CHARACTERS = 300
 _CLEAR = "\r\x1b[2K"
 
 
+def _can_draw_over() -> bool:
+    """Tell whether a line can be drawn over: a dumb terminal, as editors have, shows the codes."""
+    return is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
+
+
 class ProgressLine:
     """Draws the progress of one run; a context manager that ends its line."""
 
@@ -40,7 +45,7 @@ class ProgressLine:
         self._used = used
         self._quiet = quiet
         self._monotonic = monotonic
-        self._terminal = is_terminal(sys.stderr)
+        self._terminal = _can_draw_over()
         self._counts: Counter[InvocationStatus] = Counter()
         self._latencies: deque[int] = deque(maxlen=_RECENT)
         self._began: tuple[float, int] | None = None
@@ -180,7 +185,7 @@ class RunLine:
 
     def __init__(self, title: str) -> None:
         self._title = title
-        self.is_terminal = is_terminal(sys.stderr)
+        self.is_terminal = _can_draw_over()
 
     def __enter__(self) -> Self:
         """Start without a line."""

@@ -119,6 +119,23 @@ def test_elsewhere_than_on_a_terminal_a_line_comes_every_ten_seconds_and_at_the_
     assert "\r" not in err
 
 
+@pytest.mark.parametrize(("kind", "is_drawn_over"), [("xterm", True), ("dumb", False)])
+def test_a_dumb_terminal_gets_lines_and_no_codes(
+    watch: Watch,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    *,
+    is_drawn_over: bool,
+) -> None:
+    monkeypatch.setenv("TERM", kind)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with ProgressLine("t", monotonic=watch) as line:
+        line.say("logged")
+        line.update(Progress(done=0, total=10))
+    assert ("\x1b" in capsys.readouterr().err) is is_drawn_over
+
+
 def test_the_first_failure_is_named_when_it_comes(
     watch: Watch, capsys: pytest.CaptureFixture[str]
 ) -> None:
