@@ -47,6 +47,7 @@ NO_CSV: dict[str, tuple[bytes, str]] = {
     "a text that is too long": (b"text,label\n" + b"x" * 140_000 + b",x\n", "JSON Lines"),
     "of Excel on Windows": ("text,label\nü,x\n".encode("cp1252"), "save it as UTF-8"),
     "of Excel as Unicode text": ("text,label\nü,x\n".encode("utf-16"), "save it as UTF-8"),
+    "a blank before a quotation mark": (b'text, label\na, "x, y"\n', "with no blank before them"),
     "a value too few": (b"text,label\n\na,x\n\nb\n", "in line 5"),
 }
 

@@ -58,7 +58,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
     if odd:
         raise TableError(
             f"expected {len(columns)} values in each row of {path}, got another number in line "
-            f"{some_of(odd)}: put texts with commas into quotation marks"
+            f"{some_of(odd)}: put texts with commas into quotation marks, with no blank before them"
         )
 
 
