@@ -5,6 +5,7 @@ or, where a bundle is his own, the one of his own keys. What lies in the bundle 
 it unasked: a liar would put his own there. Source: docs/contract/trust.md §1, §6.
 """
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from theatre.transparency.bundle_proofs import (
     Proofs,
     check_proofs,
 )
-from theatre.transparency.errors import MalformedError, TransparencyError
+from theatre.transparency.errors import MalformedError, SigningKeyError, TransparencyError
 from theatre.transparency.notes import Checkpoint, Note
 from theatre.transparency.policy import Policy
 from theatre.transparency.proofs import LogProof
@@ -129,7 +130,10 @@ def add_proof_checks(
         lines = tuple(ProofLine(check, ok=None, text=why) for check in ProofCheck)
         return replace(report, checks=(*report.checks, *map(_check, lines)))
     proofs = read_proofs(folder)
-    reader = reader or own_reader(proofs, TrustHome(trust_folder(os.environ)))
+    if reader is None:
+        # Where there is no home there are no keys of one's own.
+        with contextlib.suppress(SigningKeyError):
+            reader = own_reader(proofs, TrustHome(trust_folder(os.environ)))
     certified = certified_of(folder, report.certificate)
     found = check_proofs(proofs, certified, trust=None if reader is None else reader.trust)
     checks = list(map(_check, found.lines))

@@ -55,10 +55,19 @@ _parse_trust = functools.lru_cache(maxsize=4)(Trust.parse)
 
 
 def trust_folder(environment: Mapping[str, str]) -> Path:
-    """Return ECHELON_TRUST_HOME, or `echelon` in the user's state folder."""
+    """Return ECHELON_TRUST_HOME, or `echelon` in the user's state folder.
+
+    SigningKeyError where there is neither: a user of a container may have no home.
+    """
     if named := environment.get(TRUST_HOME):
         return Path(named)
-    state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    try:
+        state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise SigningKeyError(
+            "expected a home folder, in which your keys and your log are, got none: set "
+            f"{TRUST_HOME} to a folder that lasts, or HOME"
+        ) from error
     return Path(state) / "echelon"
 
 

@@ -106,6 +106,16 @@ ALL: Lines = {
 }
 
 
+def test_a_reader_without_a_home_checks_all_the_same(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "ECHELON_TRUST_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 2**31 - 7)
+    report = add_proof_checks(target.report, target.issued.bundle, None, online=False, now=NOW)
+    assert not report.failed
+
+
 @dataclass(frozen=True)
 class ByteMutant:
     """One byte of a file: another one, gone, or there twice."""

@@ -8,6 +8,7 @@ import pytest
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.files.trust_home import TrustHome, trust_folder
+from theatre.oracles.isolation.allowed_paths import allowed_paths
 from theatre.transparency.errors import MalformedError, SignatureError, SigningKeyError
 from theatre.transparency.statements import SignedStatement, certificate_statement, sign_statement
 from theatre.transparency.trust import Trust
@@ -110,3 +111,13 @@ def test_the_folder_is_the_users_unless_a_variable_names_one() -> None:
     assert trust_folder({"ECHELON_TRUST_HOME": "/keys"}) == Path("/keys")
     assert trust_folder({"XDG_STATE_HOME": "/state"}) == Path("/state/echelon")
     assert trust_folder({}) == Path.home() / ".local" / "state" / "echelon"
+
+
+def test_a_user_without_a_home_is_asked_for_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A container may run as a user of no name.
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.getuid", lambda: 2**31 - 7)
+    with pytest.raises(SigningKeyError, match="set ECHELON_TRUST_HOME to a folder that lasts"):
+        trust_folder({})
+    assert trust_folder({"ECHELON_TRUST_HOME": "/keys"}) == Path("/keys")
+    assert Path("/bin/sh").resolve() in allowed_paths(["sh"], []).reading
