@@ -88,7 +88,7 @@ def theatre_changes(event: AuditEvent) -> dict[str, Any]:
 
 
 def _latency(record: JsonObject) -> int | None:
-    """Return the latency of the answer that counts: the last call of the first round."""
+    """Return the latency of the last call of the first round, whichever answers count."""
     calls = cast("list[dict[str, Any]]", record["calls"])
     attempts = [call["attempts"] for call in calls if call.get("repeat") == 0]
     if not attempts or not attempts[-1]:

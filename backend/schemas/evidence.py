@@ -25,7 +25,7 @@ class EpisodeDocument(ResponseDocument):
     episode_id: str
     invocation_status: str
     outcome: str
-    latency_ms: int | None = Field(description="of the answer that counts")
+    latency_ms: int | None = Field(description="of the last call of the first round")
     scores: dict[str, float | None]
     scored_at: datetime
     withheld: bool = Field(description="its record stays with the owner")

@@ -107,7 +107,7 @@ class TheatreCertificate(Base):
 class TheatreEpisodeScore(Base):
     """One recorded episode. `line` is the journal's canonical line; a gap in a score is null.
 
-    `latency_ms` is that of the answer that counts, null where the record holds none.
+    `latency_ms` is that of the last call of the first round, null where the record holds none.
     """
 
     __tablename__ = "theatre_episode_scores"
