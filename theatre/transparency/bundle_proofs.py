@@ -291,6 +291,11 @@ class _Check:
             raise SignatureError(
                 "expected the signed certificate to name the commitment's checkpoint"
             )
+        ended = cast("str", self.certified.certificate["theatre_resolved_at"])
+        # Who could wait with a result until its day is over would choose which ones to show.
+        if parse_rfc3339(ended) > self.certified.close_by:
+            day = format_rfc3339(self.certified.close_by)
+            raise SignatureError(f"expected a theatre that ended by {day}, got {ended}: it is void")
         return f"committed at {first}, certified at {last}", True
 
     def _stated_log(self) -> JsonValue:

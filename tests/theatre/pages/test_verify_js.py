@@ -27,11 +27,12 @@ from tests.theatre.mutation_survivors import fits, put
 from tests.theatre.pages.verify_page import NODE, VERIFY, ask, encoded, of_bundle
 from tests.theatre.test_canonical_json_boundaries import LINES, value_of
 from tests.theatre.test_verify_bundle import in_turn
-from tests.theatre.transparency.issued_bundle import WITNESS, IssuedBundle, issue_bundle
+from tests.theatre.transparency.issued_bundle import IN_A_DAY, WITNESS, IssuedBundle, issue_bundle
 from theatre.engine.bundle_check import arithmetic
 from theatre.engine.bundle_check.report import CheckId
 from theatre.engine.canonical_json import canonical_bytes, canonical_line, parse_json
 from theatre.engine.errors import TheatreError
+from theatre.engine.theatre import Theatre
 
 JCS = Path(__file__).parents[3] / "fixtures" / "vectors" / "jcs"
 ONLY_THE_CHECK_SEES = {
@@ -450,6 +451,16 @@ def test_a_forged_certificate_by_another_key_has_a_red_signature(
     # By his own key he signed a statement that says nothing of where the commitment stands.
     assert failed(own) == ["order"]
     assert proofs(own)["commitment-logged"] == "ok", "expected the coin to open the entry"
+
+
+def test_a_result_that_came_past_its_day_is_red(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Theatre, "is_open_too_long", lambda *_: False)
+    late = issue_bundle(tmp_path, changes=IN_A_DAY, waits=timedelta(days=1, seconds=-5))
+    (answer,) = ask([of_bundle(late.bundle, trust=trust_of(late))])
+    assert failed(answer) == ["order"]
+    assert "void: past its day" in whys(answer)
 
 
 def test_each_changed_proof_is_red(issued: IssuedBundle) -> None:

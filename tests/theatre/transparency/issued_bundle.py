@@ -28,6 +28,10 @@ from theatre.transparency.trust import Trust
 
 WITNESS = signer("witness.example", KeyKind.WITNESS, seed=2)
 EPISODES = episodes(3)
+IN_A_DAY: Mapping[str, JsonValue] = {
+    "/schema_version": "2.2.0",
+    "/execution_policy/close_within_days": 1,
+}
 SEEN = int(BEGIN.timestamp()) + 3600
 """When the witness sees checkpoints, in seconds since 1970."""
 
@@ -73,17 +77,19 @@ def issue_bundle(
     between: Callable[[int], Sequence[bytes]] = lambda _: (),
     before: Callable[[Trust], Sequence[bytes]] = lambda _: (b"another",),
     changes: Mapping[str, JsonValue] | None = None,
+    waits: timedelta = timedelta(0),
 ) -> IssuedBundle:
     """Commit, log, run, sign and log again: a bundle of three episodes with all its proofs.
 
     `before` is logged before the commitment, `between` (of its index) behind it; `named`: the
-    statement says where that stands.
+    statement says where that stands; `waits`: so long after the commitment it is run.
     """
     stage = pilot_stage(folder / "run", EPISODES, changes=changes)
     committed_at = parse_rfc3339(stage.receipt.committed_at)
     home = TrustHome(folder / "issuer")
     trust = home.open(issuer="Ada", at=committed_at - timedelta(days=1))
-    day = close_by(stage.template, committed_at)
+    day, clock = close_by(stage.template, committed_at), stage.clock
+    stage.clock = lambda: clock() + waits
     made = IssuedBundle(Path(), home, trust, day)
     return asyncio.run(
         _issue(stage, made, witness, before(trust), between, salted=salted, named=named)

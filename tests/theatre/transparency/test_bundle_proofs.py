@@ -43,6 +43,7 @@ CERTIFICATE: JsonObject = {
     "evidence_bundle_hash": "4" * 64,
     "verification_tier": "BACKTESTED",
     "issued_at": format_rfc3339(NOW),
+    "theatre_resolved_at": format_rfc3339(NOW),
     "expires_at": None,
 }
 

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from tests.theatre.runs import BEGIN, LATE, ScriptedAdapter, pilot_stage
 from tests.theatre.transparency.issued_bundle import (
     EPISODES,
+    IN_A_DAY,
     WITNESS,
     IssuedBundle,
     asking_for,
@@ -37,6 +38,7 @@ from theatre.engine.canonical_json import canonical_line
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import TheatreError
 from theatre.engine.replay import RunContext
+from theatre.engine.theatre import Theatre
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.bundle_proofs import commitment_entry
 from theatre.transparency.entries import EntryType, encode_entry
@@ -350,6 +352,17 @@ def test_salted_entries_are_opened_by_the_coin(tmp_path: Path) -> None:
 def test_a_statement_that_names_no_checkpoint_could_have_been_signed_before(tmp_path: Path) -> None:
     unnamed = issue_bundle(tmp_path, named=False)
     assert both(unnamed.bundle, unnamed.trust_file(tmp_path)).lines == SETTLED | {"order": False}
+
+
+def test_a_result_that_came_past_its_day_was_void_and_is_no_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an engine of its issuer's, which does not look at the day."""
+    monkeypatch.setattr(Theatre, "is_open_too_long", lambda *_: False)
+    late = issue_bundle(tmp_path, changes=IN_A_DAY, waits=timedelta(days=1, seconds=-5))
+    answer = both(late.bundle, late.trust_file(tmp_path))
+    assert answer.lines == SETTLED | {"order": False}
+    assert "by 2026-11-22T12:00:01.000000Z, got 2026-11-22T12:00:" in answer.told["order"]
 
 
 def test_an_entry_in_another_log_than_the_issuers_is_none(

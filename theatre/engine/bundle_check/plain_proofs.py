@@ -182,12 +182,9 @@ class ProofCheck:
             return str(self.untold()), None
         names = ("theatre_id", "construct_id", "construct_version", "template_id", "coin_sha256")
         plain = certificate["commitment_hash"]
-        days = 30
-        if self.evidence.template["schema_version"] == "2.2.0":
-            days = self.evidence.policy.get("close_within_days", days)
-        day = parsed_time(certificate["theatre_committed_at"]) + timedelta(days=days)
+        day = written_time(self.close_by())
         entry: Document = {name: certificate[name] for name in names}
-        entry |= {"type": "commitment/v1", "commitment_hash": plain, "close_by": written_time(day)}
+        entry |= {"type": "commitment/v1", "commitment_hash": plain, "close_by": day}
         entries = [entry]
         if "coin.txt" in self.evidence.paths:
             # A template that is not public: the coin opens the entry.
@@ -195,6 +192,14 @@ class ProofCheck:
             entries.append(entry | {"commitment_hash": salt, "salted": True})
         self.committed = self.look_up(data, self.reader, entries)
         return f"entry {self.committed.place} of {self.committed.origin}", True
+
+    def close_by(self) -> datetime:
+        """Return the day by which the theatre had to end."""
+        days = 30
+        if self.evidence.template["schema_version"] == "2.2.0":
+            days = self.evidence.policy.get("close_within_days", days)
+        committed = parsed_time(self.evidence.certificate["theatre_committed_at"])
+        return committed + timedelta(days=days)
 
     def check_certificate(self) -> Ended:
         """Check that the log has the signed certificate."""
@@ -276,6 +281,10 @@ class ProofCheck:
         named = {"origin": first.origin, "index": first.place, "checkpoint": first.text}
         if canonical(stated) != canonical(named):
             raise DefectError("expected a statement that names the commitment's checkpoint")
+        # Who could wait with a result until its day is over would choose which ones to show.
+        if parsed_time(self.evidence.certificate["theatre_resolved_at"]) > self.close_by():
+            day = written_time(self.close_by())
+            raise DefectError(f"expected a theatre that ended by {day}: it is void")
         return f"committed at {first.place}, certified at {last.place}", True
 
     def check_witnesses(self) -> Ended:

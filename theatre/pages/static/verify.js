@@ -835,22 +835,23 @@ const signatureOf = (bundle) => bundle.once("signature", async () => {
   return { kid, payload, commitment_log, note: `signed by key ${kid} of ${issuer}${from}` };
 });
 
+const closeBy = ({ certificate, template, policy }) => moment(certificate.theatre_committed_at)
+  + DAY * BigInt(template.schema_version === "2.2.0" ? policy.close_within_days ?? 30 : 30);
+
 const commitmentEntry = (bundle) => bundle.once("commitment entry", async () => {
   const data = proofFile(bundle, "commitment.tlog-proof");
-  const { certificate, template, policy } = bundle;
   const { text } = parseProof(data);
   // A run without the value that the log gave may have begun before.
   same("the nonce of the run", await sha256(bytesOf(text)), bundle.activated.run_nonce);
-  const days = template.schema_version === "2.2.0" ? policy.close_within_days ?? 30 : 30;
   const entry = {
-    ...pick(certificate, ["theatre_id", "construct_id", "construct_version", "template_id",
+    ...pick(bundle.certificate, ["theatre_id", "construct_id", "construct_version", "template_id",
       "coin_sha256", "commitment_hash"]),
     type: "commitment/v1",
-    close_by: writtenTime(moment(certificate.theatre_committed_at) + BigInt(days) * DAY),
+    close_by: writtenTime(closeBy(bundle)),
   };
   if (!bundle.files.has("coin.txt")) return lookUp(bundle, data, [entry]);
   // A template that is not public: the coin opens the entry.
-  const salted = hex(await hmac(bundle.coin, bytesOf(certificate.commitment_hash)));
+  const salted = hex(await hmac(bundle.coin, bytesOf(bundle.certificate.commitment_hash)));
   return lookUp(bundle, data, [entry, { ...entry, commitment_hash: salted, salted: true }]);
 });
 
@@ -858,10 +859,9 @@ const certificateEntry = (bundle) => bundle.once("certificate entry", async () =
   const data = proofFile(bundle, "certificate.tlog-proof");
   const { payload } = await signatureOf(bundle);
   const { place } = await commitmentEntry(bundle);
-  const { certificate } = bundle;
   return lookUp(bundle, data, [{
-    ...pick(certificate, ["theatre_id", "expires_at"]),
-    type: "certificate/v1", tier: certificate.verification_tier, commitment_index: place,
+    ...pick(bundle.certificate, ["theatre_id", "expires_at"]),
+    type: "certificate/v1", tier: bundle.certificate.verification_tier, commitment_index: place,
     statement_sha256: await sha256(payload),
   }]);
 });
@@ -899,13 +899,13 @@ async function checkSigner(bundle) {
 }
 
 async function checkOrder(bundle) {
-  const last = await certificateEntry(bundle);
-  const first = await commitmentEntry(bundle);
+  const [last, first] = [await certificateEntry(bundle), await commitmentEntry(bundle)];
   const { commitment_log } = await signatureOf(bundle);
   expect(first.place < first.size && first.size <= last.place && last.place < last.size,
     "the certificate's entry is not behind the commitment's checkpoint");
   const named = { origin: first.origin, index: first.place, checkpoint: first.text };
   same("the statement's commitment_log", named, commitment_log);
+  expect(moment(bundle.certificate.theatre_resolved_at) <= closeBy(bundle), "void: past its day");
   return `committed at ${first.place}, certified at ${last.place}`;
 }
 
