@@ -258,8 +258,7 @@ tests/docs/test_easel_requests_page.py
 tests/docs/test_easel_theatre_page.py
 tests/docs/test_gallery_page.py:
     a_bundle_is_of_the_pinned_draft_and_its_scores_are_recomputed[gallery_l
-tests/docs/test_model_roles_page.py: the_bundles_of_a_role
-tests/docs/test_models_page.py:
+tests/docs/test_models_page.py: the_bundles_of_a_role |
     a_bundle_is_of_the_pinned_draft_and_its_scores_are_recomputed[models_c |
     a_bundle_is_of_the_pinned_draft_and_its_scores_are_recomputed[models_k | the_dataset |
     the_differences

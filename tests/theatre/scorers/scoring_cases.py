@@ -32,6 +32,19 @@ HOSTILE_JSON: st.SearchStrategy[JsonValue] = st.recursive(
 )
 """Values of every JSON type, with NaN, infinities, huge integers and half surrogate pairs."""
 
+PLAIN_JSON: st.SearchStrategy[JsonValue] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(0, 3)
+    | st.sampled_from([0.0, 1.0, 2.5])
+    | st.text("abé😀", max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.text("ab", max_size=2), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+"""Values of every JSON type, few enough of each that equal ones meet."""
+
 
 def case_of(
     params: JsonObject,

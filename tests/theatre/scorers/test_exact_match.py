@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.theatre.scorers.scoring_cases import case_of
 from theatre.engine.canonical_json import JsonValue, canonical_json, parse_json
-from theatre.engine.models import ScoringCase
 from theatre.scorers.exact_match import SCORER
 
 SCALARS = (
@@ -28,8 +28,7 @@ JSON = st.recursive(
 
 
 def score(answer: JsonValue, expected: JsonValue) -> float | None:
-    case = ScoringCase(input_data={}, expected=expected, answer=answer, params={}, hops={})
-    return SCORER.score(case)
+    return SCORER.score(case_of({}, answer, expected=expected))
 
 
 @pytest.mark.parametrize(

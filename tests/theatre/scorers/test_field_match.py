@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from tests.theatre.scorers.scoring_cases import case_of, number
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import ScoringCase
 from theatre.scorers.field_match import SCORER
 
 SCALARS = (
@@ -29,10 +29,7 @@ OBJECTS = st.dictionaries(st.text("abc", max_size=2), JSON, min_size=1, max_size
 
 
 def score(answer: JsonValue, expected: JsonValue, **params: JsonValue) -> float:
-    case = ScoringCase(input_data={}, expected=expected, answer=answer, params=params, hops={})
-    value = SCORER.score(case)
-    assert value is not None
-    return value
+    return number(SCORER, case_of(params, answer, expected=expected))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from tests.theatre.scorers.scoring_cases import case_of, number
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import ScoringCase
 from theatre.scorers.numeric_tolerance import SCORER
 
 NUMBERS = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -25,10 +25,7 @@ NOT_NUMBERS = st.recursive(
 
 def score(answer: JsonValue, expected: JsonValue, **tolerances: float) -> float:
     params: JsonObject = {"field": "value", "expected": "value", **tolerances}
-    case = ScoringCase(input_data={}, expected=expected, answer=answer, params=params, hops={})
-    value = SCORER.score(case)
-    assert value is not None
-    return value
+    return number(SCORER, case_of(params, answer, expected=expected))
 
 
 @pytest.mark.parametrize(

@@ -7,33 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.theatre.scorers.scoring_cases import PLAIN_JSON, case_of, number
 from theatre.engine.canonical_json import JsonValue
-from theatre.engine.models import ScoringCase
 from theatre.scorers.sequence_similarity import MAX_ANSWER, MAX_EXPECTED, SCORER, edit_distance
 
-SCALARS = (
-    st.none()
-    | st.booleans()
-    | st.integers(0, 3)
-    | st.sampled_from([0.0, 1.0, 2.5])
-    | st.text("abé😀", max_size=4)
-)
-JSON = st.recursive(
-    SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=5) | st.dictionaries(st.text("ab", max_size=2), inner, max_size=3)
-    ),
-    max_leaves=12,
-)
 STRINGS = st.text("abc", max_size=80)
-ARRAYS = st.lists(JSON, max_size=8)
+ARRAYS = st.lists(PLAIN_JSON, max_size=8)
 
 
 def score(answer: JsonValue, expected: JsonValue) -> float:
-    case = ScoringCase(input_data={}, expected=expected, answer=answer, params={}, hops={})
-    value = SCORER.score(case)
-    assert value is not None
-    return value
+    return number(SCORER, case_of({}, answer, expected=expected))
 
 
 def textbook_distance(one: Sequence[str], other: Sequence[str]) -> int:
@@ -92,14 +75,14 @@ def test_an_item_that_equals_nothing_never_matches(items: list[str | None], leng
     assert edit_distance(items, [None] * length) == max(len(items), length)
 
 
-@given(JSON, st.sampled_from([None, True, 0, 2.5, {"a": 1}]))
+@given(PLAIN_JSON, st.sampled_from([None, True, 0, 2.5, {"a": 1}]))
 def test_an_expectation_that_is_no_sequence_leaves_every_answer_unscored(
     answer: JsonValue, expected: JsonValue
 ) -> None:
     assert math.isnan(score(answer, expected))
 
 
-@given(JSON, STRINGS | ARRAYS)
+@given(PLAIN_JSON, STRINGS | ARRAYS)
 def test_any_answer_gets_a_score_between_0_and_1(
     answer: JsonValue, expected: str | list[JsonValue]
 ) -> None:
@@ -146,7 +129,3 @@ def test_an_expectation_beyond_the_limit_leaves_every_answer_unscored(answer: Js
 def test_a_hostile_answer_is_scored_to_its_end(answer: JsonValue) -> None:
     expected: JsonValue = "ba" * 2500 if isinstance(answer, str) else [[], "a"] * 2500
     assert 0.0 <= score(answer, expected) <= 0.5
-
-
-def test_the_scorer_is_published_under_its_name_and_version() -> None:
-    assert SCORER.pin == "sequence_similarity@1"

@@ -6,32 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.theatre.scorers.scoring_cases import PLAIN_JSON, case_of, number
 from theatre.engine.canonical_json import JsonValue
-from theatre.engine.models import ScoringCase
 from theatre.scorers.set_f1 import SCORER
 
-SCALARS = (
-    st.none()
-    | st.booleans()
-    | st.integers(0, 3)
-    | st.sampled_from([0.0, 1.0, 2.5])
-    | st.text("ab", max_size=2)
-)
-JSON = st.recursive(
-    SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text("ab", max_size=2), inner, max_size=3)
-    ),
-    max_leaves=12,
-)
-ARRAYS = st.lists(JSON, max_size=6)
+ARRAYS = st.lists(PLAIN_JSON, max_size=6)
 
 
 def score(answer: JsonValue, expected: JsonValue) -> float:
-    case = ScoringCase(input_data={}, expected=expected, answer=answer, params={}, hops={})
-    value = SCORER.score(case)
-    assert value is not None
-    return value
+    return number(SCORER, case_of({}, answer, expected=expected))
 
 
 @pytest.mark.parametrize(
@@ -65,14 +48,14 @@ def test_the_score_is_the_f1_of_counted_items(
     assert score(answer, expected) == value
 
 
-@given(JSON, st.sampled_from([None, True, 0, "ab", {"a": 1}]))
+@given(PLAIN_JSON, st.sampled_from([None, True, 0, "ab", {"a": 1}]))
 def test_an_expectation_that_is_no_array_leaves_every_answer_unscored(
     answer: JsonValue, expected: JsonValue
 ) -> None:
     assert math.isnan(score(answer, expected))
 
 
-@given(JSON, ARRAYS)
+@given(PLAIN_JSON, ARRAYS)
 def test_any_answer_gets_a_score_between_0_and_1(
     answer: JsonValue, expected: list[JsonValue]
 ) -> None:
@@ -116,7 +99,3 @@ def test_a_hostile_answer_of_a_mebibyte_is_scored_to_its_end() -> None:
     # Comparing each item with each would take hours here, not seconds.
     answer: list[JsonValue] = [[] for _ in range(350_000)]
     assert score(answer, [[]]) == 2 / 350_001
-
-
-def test_the_scorer_is_published_under_its_name_and_version() -> None:
-    assert SCORER.pin == "set_f1@1"
