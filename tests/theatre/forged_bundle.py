@@ -26,6 +26,7 @@ from theatre.engine.canonical_json import (
     parse_json,
 )
 from theatre.engine.errors import ParseError
+from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_computations, load_scorers
@@ -285,16 +286,22 @@ def parse_or_none(raw: bytes) -> JsonValue:
 
 
 def check(
-    folder: Path, *, certificate: bytes | None = None, progress: Callable[[int], None] | None = None
+    folder: Path,
+    *,
+    scorers: Mapping[str, Scorer] = SCORERS,
+    computations: Mapping[str, Computation] = COMPUTATIONS,
+    runners: Mapping[str, EpisodeRunner] = RUNNERS,
+    certificate: bytes | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> CheckReport:
-    """Check a folder with what is installed."""
+    """Check a folder with what is installed, or with what is given."""
     return check_bundle(
         folder,
-        SCORERS,
+        scorers,
         registry=REGISTRY,
-        computations=COMPUTATIONS,
+        computations=computations,
         sanitiser=SANITISER,
-        runners=RUNNERS,
+        runners=runners,
         now=LATE,
         certificate=certificate,
         progress=progress,

@@ -9,12 +9,10 @@ import pytest
 
 from tests.theatre.forged_bundle import (
     COMPUTATIONS,
-    REGISTRY,
-    SANITISER,
-    SCORERS,
     Effort,
     Files,
     changed,
+    check,
     document,
     failed_ids,
     lines,
@@ -23,9 +21,7 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from tests.theatre.record_edits import Record
-from tests.theatre.runs import LATE
 from theatre.engine.bundle_check import CheckReport
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.models import Computation
 
@@ -46,13 +42,8 @@ def capturing(into: list[bytes]) -> Computation:
 
 
 def computed_with(folder: Path, computation: Computation | None) -> CheckReport:
-    return check_bundle(
-        folder,
-        SCORERS,
-        registry=REGISTRY,
-        computations={} if computation is None else {computation.name: computation},
-        sanitiser=SANITISER,
-        now=LATE,
+    return check(
+        folder, computations={} if computation is None else {computation.name: computation}
     )
 
 
@@ -168,14 +159,7 @@ def test_params_that_a_computation_does_not_take_leave_it_uncomputed(
 def test_episodes_that_cannot_be_scored_leave_what_is_computed_over_them_unavailable(
     files: Files, tmp_path: Path
 ) -> None:
-    report = check_bundle(
-        store(files, tmp_path / "bundle"),
-        {},
-        registry=REGISTRY,
-        computations=COMPUTATIONS,
-        sanitiser=SANITISER,
-        now=LATE,
-    )
+    report = check(store(files, tmp_path / "bundle"), scorers={})
     assert report.failed == ()
     unavailable = {line.id for line in report.unavailable}
     assert unavailable == {

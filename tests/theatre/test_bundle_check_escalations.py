@@ -8,10 +8,6 @@ from typing import Any, cast
 import pytest
 
 from tests.theatre.forged_bundle import (
-    COMPUTATIONS,
-    REGISTRY,
-    SANITISER,
-    SCORERS,
     Effort,
     Files,
     check,
@@ -33,7 +29,6 @@ from tests.theatre.rated_runs import (
 )
 from tests.theatre.runs import (
     ERROR,
-    LATE,
     REFUSED,
     WRONG,
     ScriptedAdapter,
@@ -44,7 +39,6 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.bundle_check import CheckReport
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Computation, ScorerKind
 
@@ -150,14 +144,7 @@ def test_a_cap_for_a_human_part_that_is_missing_cannot_be_left_out(tmp_path: Pat
 
 
 def test_without_the_scorers_it_is_not_known_who_was_to_be_asked(tmp_path: Path) -> None:
-    report = check_bundle(
-        two_panels(tmp_path),
-        {},
-        registry=REGISTRY,
-        computations=COMPUTATIONS,
-        sanitiser=SANITISER,
-        now=LATE,
-    )
+    report = check(two_panels(tmp_path), scorers={})
     assert report.failed == ()
     assert [line.id for line in report.unavailable] == [
         *("scorers", "scores", "human-scores", "aggregate", "data-audit", "baselines")
@@ -210,14 +197,7 @@ def computed(folder: Path, compute: Compute) -> Files:
 
 
 def checked_with(files: Files, folder: Path, compute: Compute | None) -> CheckReport:
-    return check_bundle(
-        store(files, folder),
-        SCORERS,
-        registry=REGISTRY,
-        computations={} if compute is None else installed(compute),
-        sanitiser=SANITISER,
-        now=LATE,
-    )
+    return check(store(files, folder), computations={} if compute is None else installed(compute))
 
 
 FAILING: list[tuple[str, Compute]] = [

@@ -11,9 +11,6 @@ import pytest
 
 from tests.theatre.forged_bundle import (
     COMPUTATIONS,
-    REGISTRY,
-    SANITISER,
-    SCORERS,
     Effort,
     Files,
     changed,
@@ -25,7 +22,6 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from tests.theatre.runs import (
-    LATE,
     ScriptedAdapter,
     Stage,
     call_step,
@@ -36,7 +32,6 @@ from tests.theatre.runs import (
 from tests.theatre.test_bundle_check_programme import results_changed
 from tests.theatre.trail_edits import with_results
 from theatre.engine.bundle_check import CheckReport
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.models import Computation
 
@@ -174,14 +169,7 @@ def test_a_member_that_was_never_committed_is_named(tmp_path: Path) -> None:
 
 
 def recomputed(folder: Path, computation: Computation) -> CheckReport:
-    return check_bundle(
-        folder,
-        SCORERS,
-        registry=REGISTRY,
-        computations={computation.name: computation},
-        sanitiser=SANITISER,
-        now=LATE,
-    )
+    return check(folder, computations={computation.name: computation})
 
 
 def test_without_the_recorded_computation_the_aggregate_is_unavailable(

@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
-from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORERS, load, store
+from tests.theatre.forged_bundle import (
+    check,
+    failed_ids,
+    load,
+    store,
+)
 from tests.theatre.record_edits import Edit, forged, of_call, of_record
 from tests.theatre.runs import (
     CHAIN,
     EASEL,
     EASEL_VERSION,
     ERROR,
-    LATE,
     PILOT,
     VERSION,
     Finished,
@@ -22,7 +26,6 @@ from tests.theatre.runs import (
     episodes,
     pilot_stage,
 )
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import EpisodePlay, EpisodeRunner, Turn
@@ -77,16 +80,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 
 def failed(bundle: Path, runner: EpisodeRunner = RUNNER) -> set[str]:
-    report = check_bundle(
-        bundle,
-        SCORERS,
-        registry=REGISTRY,
-        computations=COMPUTATIONS,
-        sanitiser=SANITISER,
-        now=LATE,
-        runners={runner.name: runner},
-    )
-    return {line.id for line in report.checks if line.status.value == "fail"}
+    return failed_ids(check(bundle, runners={runner.name: runner}))
 
 
 def test_each_turn_goes_to_the_construct_that_the_runner_names(run: Finished) -> None:

@@ -7,7 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from tests.theatre.forged_bundle import Effort, failed_ids, load, resealed, store, with_document
+from tests.theatre.forged_bundle import (
+    Effort,
+    check,
+    failed_ids,
+    load,
+    resealed,
+    store,
+    with_document,
+)
 from tests.theatre.rated_runs import (
     AGGREGATE,
     details,
@@ -20,7 +28,6 @@ from tests.theatre.rated_runs import (
     trail_of,
 )
 from tests.theatre.runs import (
-    LATE,
     PILOT_FINDINGS,
     Finished,
     RunOptions,
@@ -31,15 +38,11 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import DatasetMismatchError, JournalError, ProgrammeError
 from theatre.engine.models import Computation, ScorerKind
-from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import Aggregator
 from theatre.files.run_journal import FileRunJournal
-from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
 
 Compute = Callable[[Iterable[bytes], JsonObject], JsonObject]
 
@@ -239,14 +242,7 @@ def test_a_certificate_says_which_steps_failed_and_the_tier_is_capped_by_those_o
     assert (found, certificate["findings"]) == (caps, sorted([*PILOT_FINDINGS, *findings]))
     facts = cast("JsonObject", finished.document("tier.json")["facts"])
     assert facts["extra_caps"] == caps
-    report = check_bundle(
-        finished.bundle,
-        load_scorers(),
-        registry=SchemaRegistry(),
-        computations=installed(compute),
-        sanitiser=TextSanitiser(),
-        now=LATE,
-    )
+    report = check(finished.bundle, computations=installed(compute))
     assert report.failed == ()
 
 
@@ -268,14 +264,7 @@ def test_a_failed_step_that_the_issuer_leaves_out_is_named(
     assert "step-failed:compute" in holder[place]
     holder[place].remove("step-failed:compute")
     forged = resealed(with_document(files, path, document), Effort.CERTIFIED_HASH)
-    report = check_bundle(
-        store(forged, tmp_path / "forged"),
-        load_scorers(),
-        registry=SchemaRegistry(),
-        computations=installed(raise_error),
-        sanitiser=TextSanitiser(),
-        now=LATE,
-    )
+    report = check(store(forged, tmp_path / "forged"), computations=installed(raise_error))
     assert failed_ids(report) == caught_by
 
 

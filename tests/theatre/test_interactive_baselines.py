@@ -13,17 +13,18 @@ import pytest
 
 from tests.theatre.echelon_process import REPOSITORY
 from tests.theatre.forged_bundle import (
-    COMPUTATIONS,
     REGISTRY,
     SANITISER,
     SCORERS,
     Effort,
     document,
+    failed_ids,
     load,
     resealed,
     store,
     with_document,
 )
+from tests.theatre.forged_bundle import check as check_with
 from tests.theatre.forked_echelon import forked
 from tests.theatre.played_runs import (
     EPISODES,
@@ -49,7 +50,6 @@ from tests.theatre.runs import (
     with_changes,
 )
 from theatre.engine.bundle_check import CheckReport
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.standalone import AS_PLAYED, verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.coin import Coin, Draws
@@ -83,19 +83,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 
 def check(bundle: Path, runner: EpisodeRunner = RUNNER) -> CheckReport:
-    return check_bundle(
-        bundle,
-        SCORERS,
-        registry=REGISTRY,
-        computations=COMPUTATIONS,
-        sanitiser=SANITISER,
-        runners={"guess": runner},
-        now=LATE,
-    )
-
-
-def failed(report: CheckReport) -> set[str]:
-    return {line.id for line in report.failed}
+    return check_with(bundle, runners={"guess": runner})
 
 
 def refused_without_a_scorer(bundle: Path) -> dict[str, list[str]]:
@@ -143,7 +131,7 @@ def test_trivial_players_play_the_episodes_of_the_run(run: Finished) -> None:
 
 def test_the_check_plays_them_again(run: Finished) -> None:
     report = check(run.bundle)
-    assert (report.consistent, failed(report)) == (True, set())
+    assert (report.consistent, failed_ids(report)) == (True, set())
     verdict = verify(run.bundle, now=LATE)
     assert (verdict.word, AS_PLAYED in verdict.notes) == ("consistent", True)
 
@@ -247,7 +235,7 @@ def test_what_the_construct_said_has_the_baselines_of_an_answer(tmp_path: Path) 
     assert criteria["recall"]["most_frequent"] is criteria["recall"]["other_episode"] is None
     assert check(finished.bundle, runner).consistent
     assert refused_without_a_scorer(finished.bundle) == {}
-    assert failed(check(finished.bundle)) >= {"baselines"}
+    assert failed_ids(check(finished.bundle)) >= {"baselines"}
 
 
 # --- where there are none, and why ---------------------------------------------------------------
@@ -286,7 +274,7 @@ def test_of_a_runner_that_needs_a_construct_the_certificate_says_that(
     assert check(finished.bundle, runner).consistent
     assert refused_without_a_scorer(finished.bundle) == {}
     # The same said of a runner that does play to an end is refused by who has it.
-    assert failed(check(finished.bundle)) >= {"baselines"}
+    assert failed_ids(check(finished.bundle)) >= {"baselines"}
 
 
 def gone(input_data: JsonObject, seed: str) -> EpisodePlay:
@@ -390,14 +378,14 @@ def test_baselines_that_nobody_played_are_refused(
 ) -> None:
     """By the check always; without a runner only where they can be none at all."""
     folder = forged(run, tmp_path / "forged", change)
-    assert failed(check(folder)) >= {"baselines", "certificate-fields"}
+    assert failed_ids(check(folder)) >= {"baselines", "certificate-fields"}
     assert refused_without_a_scorer(folder).get("baselines", []) == problems
 
 
 def test_another_version_of_the_runner_plays_nothing(run: Finished) -> None:
     report = check(run.bundle, replace(RUNNER, version="2"))
     assert {line.id for line in report.unavailable} == {"invocations", "baselines"}
-    assert failed(report) == set()
+    assert failed_ids(report) == set()
 
 
 # --- how much is played ------------------------------------------------------------------------
@@ -484,16 +472,7 @@ def test_the_check_can_be_stopped_while_it_plays(run: Finished) -> None:
     def progress(number: int) -> None:
         heard.append(number)
 
-    check_bundle(
-        run.bundle,
-        SCORERS,
-        registry=REGISTRY,
-        computations=COMPUTATIONS,
-        sanitiser=SANITISER,
-        runners={"guess": RUNNER},
-        now=LATE,
-        progress=progress,
-    )
+    check_with(run.bundle, runners={"guess": RUNNER}, progress=progress)
     assert heard == [5, 0, 1, 2, 3, 4]
 
 

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORERS, load, store
+from tests.theatre.forged_bundle import (
+    REGISTRY,
+    check,
+    failed_ids,
+    load,
+    store,
+)
 from tests.theatre.record_edits import Edit, forged, of_call, of_record
 from tests.theatre.rlmf_runs import EXPORTED_AT
 from tests.theatre.runs import (
@@ -25,7 +31,6 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.bundle_check import CheckReport
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.plan import committed_plan
 from theatre.engine.bundle_check.report import DefectError
 from theatre.engine.bundle_check.standalone import verify
@@ -85,19 +90,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 
 def checked(bundle: Path, *runners: EpisodeRunner) -> CheckReport:
-    return check_bundle(
-        bundle,
-        SCORERS,
-        registry=REGISTRY,
-        computations=COMPUTATIONS,
-        sanitiser=SANITISER,
-        now=LATE,
-        runners={runner.name: runner for runner in runners},
-    )
-
-
-def failed(report: CheckReport) -> set[str]:
-    return {line.id for line in report.checks if line.status.value == "fail"}
+    return check(bundle, runners={runner.name: runner for runner in runners})
 
 
 def test_an_episode_is_as_many_calls_as_its_runner_asks_for(run: Finished) -> None:
@@ -158,7 +151,7 @@ def test_a_turn_that_fails_is_the_last_and_leaves_no_result(run: Finished) -> No
 
 def test_the_check_plays_every_episode_again(run: Finished) -> None:
     report = checked(run.bundle, RUNNER)
-    assert failed(report) == set()
+    assert failed_ids(report) == set()
     assert not report.unavailable
     assert verify(run.bundle, now=LATE).word == "consistent"
 
@@ -201,12 +194,12 @@ def test_a_forged_episode_does_not_play_out_as_recorded(
     run: Finished, tmp_path: Path, seq: int, edit: Edit
 ) -> None:
     bundle = store(forged(load(run.bundle), seq, edit), tmp_path / "bundle")
-    assert "invocations" in failed(checked(bundle, RUNNER))
+    assert "invocations" in failed_ids(checked(bundle, RUNNER))
 
 
 def test_an_input_that_the_runner_does_not_take_is_refused_by_the_check(run: Finished) -> None:
     closed = replace(RUNNER, input_schema={"required": ["scenario"]})
-    assert "invocations" in failed(checked(run.bundle, closed))
+    assert "invocations" in failed_ids(checked(run.bundle, closed))
 
 
 SEED = "0a" * 32
@@ -252,12 +245,12 @@ def test_it_takes_no_member_that_no_play_looks_at(runner: str, one: JsonObject) 
 
 def test_another_version_of_the_runner_is_unavailable_not_wrong(run: Finished) -> None:
     report = checked(run.bundle, NEWER)
-    assert "invocations" not in failed(report)
+    assert "invocations" not in failed_ids(report)
     assert report.unavailable
 
 
 def test_without_the_runner_nothing_is_passed_off_as_checked(run: Finished) -> None:
-    assert "template" in failed(checked(run.bundle))
+    assert "template" in failed_ids(checked(run.bundle))
 
 
 @pytest.mark.parametrize(

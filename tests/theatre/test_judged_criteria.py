@@ -7,7 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORERS, load, store
+from tests.theatre.forged_bundle import (
+    COMPUTATIONS,
+    REGISTRY,
+    SANITISER,
+    SCORERS,
+    check,
+    load,
+    store,
+)
 from tests.theatre.record_edits import Edit, forged, of_record
 from tests.theatre.runs import (
     ERROR,
@@ -26,7 +34,6 @@ from tests.theatre.runs import (
 )
 from theatre.cli.plan_command import read_pilot
 from theatre.engine.bundle_check import CheckReport
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.evidence import Installed
 from theatre.engine.bundle_check.opened import OpenedEpisodes
 from theatre.engine.bundle_check.standalone import verify
@@ -137,13 +144,10 @@ def run_with(stage: Stage, judge: RuledJudge | None, answer: Answer = answer_as_
 
 
 def checked(bundle: Path, *scorers: Scorer) -> CheckReport:
-    return check_bundle(
+    return check(
         bundle,
-        {**SCORERS, **{scorer.name: scorer for scorer in scorers}},
-        registry=REGISTRY,
+        scorers={**SCORERS, **{scorer.name: scorer for scorer in scorers}},
         computations=INSTALLED,
-        sanitiser=SANITISER,
-        now=LATE,
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.theatre.forged_bundle import (
     Effort,
     Files,
+    check,
     document,
     load,
     resealed,
@@ -30,16 +31,13 @@ from tests.theatre.runs import (
     episodes,
 )
 from theatre.engine.bundle_check import measures
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.models.scorers import replay_judgement
 from theatre.engine.replay import RunContext
-from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring.corrections import LabelledItems, labelled_score, powered_rate
-from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_computations, load_scorers
+from theatre.scorers import load_scorers
 
 
 def judgement(case: ScoringCase) -> Generator[JsonObject, JsonObject, float]:
@@ -114,14 +112,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 def failing(bundle: Path) -> tuple[set[str], set[str]]:
     """Return the failing lines of the check, and of `verify_bundle.py`."""
-    report = check_bundle(
-        bundle,
-        SCORERS,
-        registry=SchemaRegistry(),
-        computations=load_computations(),
-        sanitiser=TextSanitiser(),
-        now=LATE,
-    )
+    report = check(bundle, scorers=SCORERS)
     alone = verify(bundle, now=LATE).problems
     return {one.id for one in report.failed}, {name for name, found in alone.items() if found}
 

@@ -13,6 +13,7 @@ from tests.theatre.consequences import with_tier
 from tests.theatre.forged_bundle import (
     Effort,
     Files,
+    check,
     document,
     load,
     resealed,
@@ -48,7 +49,6 @@ from theatre.api.qualifications import (
 )
 from theatre.api.workspace import Workspace
 from theatre.engine.bundle_check import CheckReport, CheckStatus, measures
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -60,15 +60,13 @@ from theatre.engine.canonical_json import (
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.models import ScorerKind
 from theatre.engine.replay.tier_evidence import BY_HEART
-from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import measure_policy
 from theatre.engine.scoring.measure_policy import KNOWN_SETS, why_unqualified
 from theatre.engine.template_validator import TemplateValidator
 from theatre.engine.templates import ProductTheatreTemplate, view_template
 from theatre.engine.tier_assigner import TierAssigner, TierFacts, TierHistory
 from theatre.files.datasets import DatasetRoots
-from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_computations, load_scorers
+from theatre.scorers import load_scorers
 
 SCORERS = load_scorers()
 MINE = {"mine": replace(SCORERS["contains_terms"], name="mine")}
@@ -102,14 +100,7 @@ def earned(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Files:
 
 def failing(bundle: Path) -> tuple[set[str], set[str]]:
     """Return the failing lines of the check, and of `verify_bundle.py`."""
-    report = check_bundle(
-        bundle,
-        {**SCORERS, **MINE},
-        registry=SchemaRegistry(),
-        computations=load_computations(),
-        sanitiser=TextSanitiser(),
-        now=LATE,
-    )
+    report = check(bundle, scorers={**SCORERS, **MINE})
     alone = verify(bundle, now=LATE).problems
     return {one.id for one in report.failed}, {name for name, found in alone.items() if found}
 

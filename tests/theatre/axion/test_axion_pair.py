@@ -14,25 +14,22 @@ from tests.theatre.axion.axion_theatres import (
     with_installed_runners,
 )
 from tests.theatre.forged_bundle import (
-    COMPUTATIONS,
-    REGISTRY,
-    SANITISER,
-    SCORERS,
     Effort,
     changed,
+    check,
+    failed_ids,
     load,
     resealed,
     store,
 )
 from tests.theatre.record_edits import Edit, Record, forged, of_record
-from tests.theatre.runs import LATE, Finished, Stage, ticking_clock, with_changes
+from tests.theatre.runs import Finished, Stage, ticking_clock, with_changes
 from tests.theatre.test_bundle_check_programme import results_changed
 from tests.theatre.thinned import thinned
 from tests.theatre.trail_edits import with_results
 from theatre.axion.harness.pair_runner import REVISITS, RUNNER, STEPS, is_caught
 from theatre.cli.adversaries.rehearsal import Leak, generic_adversaries, write_adversary
 from theatre.engine.bundle_check.arithmetic import criteria_of_others
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.replay.tier_evidence import scorer_findings
 from theatre.engine.templates import product_template
@@ -66,16 +63,7 @@ def separation_of(finished: Finished) -> Any:  # noqa: ANN401 - a document
 
 
 def failed(bundle: Path) -> set[str]:
-    report = check_bundle(
-        bundle,
-        SCORERS,
-        registry=REGISTRY,
-        computations=COMPUTATIONS,
-        sanitiser=SANITISER,
-        now=LATE,
-        runners=load_episode_runners(),
-    )
-    return {line.id for line in report.checks if line.status.value == "fail"}
+    return failed_ids(check(bundle, runners=load_episode_runners()))
 
 
 def test_a_run_gives_the_published_separation_and_certifies_both(whole: Finished) -> None:

@@ -11,16 +11,20 @@ import pytest
 
 from tests.theatre.axion.answering import answer
 from tests.theatre.axion.axion_theatres import FIXTURES, NAMES, published_of, run_axion, template_of
-from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORERS, load, store
+from tests.theatre.forged_bundle import (
+    check,
+    failed_ids,
+    load,
+    store,
+)
 from tests.theatre.record_edits import Edit, forged, of_record
-from tests.theatre.runs import LATE, Finished, ScriptedAdapter
+from tests.theatre.runs import Finished, ScriptedAdapter
 from tests.theatre.thinned import thinned
 from theatre.axion.harness.pair_runner import RUNNER as PAIR_RUNNER
 from theatre.axion.harness.probes import Probe, schedule
 from theatre.axion.harness.records import REVISITS
 from theatre.axion.harness.theatre_runner import RUNNER, STEPS, play
 from theatre.axion.kernel.capability import kernel_secret
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.scorers import load_episode_runners
@@ -41,16 +45,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 
 def failed(bundle: Path) -> set[str]:
-    report = check_bundle(
-        bundle,
-        SCORERS,
-        registry=REGISTRY,
-        computations=COMPUTATIONS,
-        sanitiser=SANITISER,
-        now=LATE,
-        runners=load_episode_runners(),
-    )
-    return {line.id for line in report.checks if line.status.value == "fail"}
+    return failed_ids(check(bundle, runners=load_episode_runners()))
 
 
 def test_the_runners_are_installed_under_their_names() -> None:

@@ -6,16 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from tests.theatre.runs import LATE, Finished, Stage, ticking_clock
+from tests.theatre.forged_bundle import check
+from tests.theatre.runs import Finished, Stage, ticking_clock
 from theatre.engine.bundle_check import CheckReport
-from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.oracle_contract import OracleAdapter
 from theatre.engine.replay import RunContext
-from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
-from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_computations, load_episode_runners, load_scorers
+from theatre.scorers import load_episode_runners
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 TEMPLATES = FIXTURES / "templates"
@@ -55,15 +53,7 @@ def run_debates(
 
 def checked_debates(bundle: Path) -> CheckReport:
     """Return what the independent check finds, with all that is installed."""
-    return check_bundle(
-        bundle,
-        load_scorers(),
-        registry=SchemaRegistry(),
-        computations=load_computations(),
-        sanitiser=TextSanitiser(),
-        now=LATE,
-        runners=load_episode_runners(),
-    )
+    return check(bundle, runners=load_episode_runners())
 
 
 def failures(bundle: Path) -> set[str]:
