@@ -76,9 +76,18 @@ def go_on_or_commit(document: JsonObject, folder: Path, workspace: Workspace, *,
     `folder` is where its data paths begin. With `new` it is a new one in any case.
     """
     template = require_runnable(document)
-    for view in () if new else committed_theatres(template.document, folder, workspace):
+    for view in () if new else committed_theatres(template.document, workspace):
         # A reproduction is never certified: it must not be gone on with in a run's place.
-        if view.state in _UNFINISHED and view.reproduces is None:
+        if view.state not in _UNFINISHED or view.reproduces is not None:
+            continue
+        if view.template_folder != folder.resolve():
+            _LOG.info(
+                "the unfinished theatre %s began in %s: there it goes on; `echelon theatre cancel` "
+                "ends it",
+                view.theatre_id,
+                view.template_folder,
+            )
+        else:
             _LOG.info(
                 "going on with the unfinished theatre %s (--new starts another)", view.theatre_id
             )
@@ -86,14 +95,12 @@ def go_on_or_commit(document: JsonObject, folder: Path, workspace: Workspace, *,
     return commit_named(template, folder, workspace).theatre_id
 
 
-def committed_theatres(
-    document: JsonObject, folder: Path, workspace: Workspace
-) -> Iterator[TheatreView]:
-    """Yield the theatres with this commitment and from `folder`, the newest first."""
+def committed_theatres(document: JsonObject, workspace: Workspace) -> Iterator[TheatreView]:
+    """Yield the theatres with this commitment, from any folder, the newest first."""
     wanted = CommitmentProtocol.hash_template(document)
     for theatre_id in reversed(workspace.store.theatre_ids()):
         view = workspace.store.view(theatre_id)
-        if view.commitment_hash == wanted and view.template_folder == folder.resolve():
+        if view.commitment_hash == wanted:
             yield view
 
 

@@ -131,9 +131,9 @@ def find_recorded_run(folder: Path, workspace: Workspace) -> RecordedRun:
         return _theatre(FileTheatreStore(folder.resolve().parents[1]), folder.name, workspace)
     if (folder / TEMPLATE_FILE).is_file():
         template = read_template(folder / TEMPLATE_FILE)
-        found = next(committed_theatres(template, folder, workspace), None)
-        if found is not None:
-            return _theatre(workspace.store, found.theatre_id, workspace)
+        for found in committed_theatres(template, workspace):
+            if found.template_folder == folder.resolve():
+                return _theatre(workspace.store, found.theatre_id, workspace)
     if (folder / DATASET_FILE).is_file() and (folder / _ANSWERS).is_file():
         return UncommittedAnswers(folder=folder)
     raise NotFoundError(

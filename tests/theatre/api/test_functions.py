@@ -164,6 +164,18 @@ def test_a_committed_callable_is_run_by_its_id_from_anywhere(place: Place, tmp_p
     assert run(theatre_id, store=tmp_path).outcome == "certified"
 
 
+def test_of_a_folder_that_was_moved_the_unfinished_theatre_is_named(
+    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    document, code = with_callable(parse_object(place.template.read_bytes()), place.double)
+    workspace = replace(Workspace.from_environment(), home=tmp_path / "home", code_folder=code)
+    folder = Path(shutil.copytree(place.template.parent, tmp_path / "before"))
+    unfinished = go_on_or_commit(document, folder, workspace, new=False)
+    moved = folder.rename(tmp_path / "after")
+    assert go_on_or_commit(document, moved, workspace, new=False) != unfinished
+    assert f"the unfinished theatre {unfinished} began in {folder}: there it goes" in caplog.text
+
+
 def test_a_run_needs_no_event_loop_of_its_own(place: Place) -> None:
     async def as_in_a_notebook() -> Run:
         return run(place.template, construct=place.double, rehearsal=True)
