@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from theatre.engine.canonical_json import JsonObject
@@ -45,8 +44,7 @@ _NO_KEY: Final = "none"
 """What an SDK is given where a server wants no key: it must have something."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderReply:
+class ProviderReply(NamedTuple):
     """What came of one call: `body` where the status is 200, else the `reason` why none counts.
 
     `wait` is how long the provider asks to wait, in seconds. Of a refusal `body` has the text.

@@ -7,7 +7,6 @@ The state is a column, compared and set in the transaction of its audit entry.
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, cast
 
 from sqlalchemy import ARRAY, Integer, Row, any_, func, insert, literal, select, text, update
@@ -300,7 +299,7 @@ class PostgresRunJournal:
                 current = event.to_state
             entry = next_entry(head, self._theatre_id, event)
             head = head_after(entry)
-            await self._write(connection, replace(event, at=head.at), entry)
+            await self._write(connection, event._replace(at=head.at), entry)
             entries.append(entry)
         return entries
 

@@ -93,7 +93,7 @@ async def render_page_of(
         fixed,
         certificate=read.document,
         # To the minute, as it is shown: the same standing is the same page, by its entity tag.
-        worth=replace(worth.effective, as_of=now.replace(second=0, microsecond=0)),
+        worth=worth.effective._replace(as_of=now.replace(second=0, microsecond=0)),
         vouching=Vouching(
             issuer=IssuersWord(*worth.signature),
             record=None if worth.run is None else str(worth.run),

@@ -6,7 +6,7 @@ which has no list, asks `effective_tier` of the same signature.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -167,8 +167,8 @@ def effective_tier(
     effective = TierAssigner.effective(issued, TierHistory(), now=now)
     if not objections:
         return effective
-    return replace(
-        effective, tier=VerificationTier.UNVERIFIED, reasons=(*objections, *effective.reasons)
+    return effective._replace(
+        tier=VerificationTier.UNVERIFIED, reasons=(*objections, *effective.reasons)
     )
 
 

@@ -5,7 +5,7 @@ no score of a machine or of another person.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -95,7 +95,7 @@ async def submit_scores(
     _require_whole(desk, scores, rubric_sha256)
     owner = await find_user_by_id(connection, stored.user_id)
     if owner is not None:
-        desk = replace(desk, authors=(*desk.authors, owner.username))
+        desk = desk._replace(authors=(*desk.authors, owner.username))
     desk = await desk.submit(scorer.username, scores, step_id=step_id)
     await copy_scores(connection, theatre_id)
     if desk.enough and await lock_waiting(connection, theatre_id):

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -222,7 +222,7 @@ def test_no_route_believes_a_row_that_is_not_signed(intruder: Intruder, which: s
         ((document,),) = (row.values() for row in connection.execute(query))
         trust = Trust.parse(bytes(document))
         own = TrustedKey.made(key, at=trust.keys[0].valid_from)
-        trust = replace(trust, keys=(own, *trust.keys))
+        trust = trust._replace(keys=(own, *trust.keys))
         connection.execute(
             "INSERT INTO trust_documents SELECT max(seq) + 1, %s, now() FROM trust_documents",
             [canonical_line(trust.as_document())],

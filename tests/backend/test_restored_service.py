@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -82,7 +82,7 @@ def policed(home: TrustHome, url: str) -> None:
     """Name the witness in the policy of a service's own keys."""
     trust = home.open(issuer="local", at=now())
     text = f"log {trust.log}\nwitness w {WITNESS.key} {url}\nquorum none\n"
-    home.write(replace(trust, policy=Policy.parse(text.encode()), policy_text=text))
+    home.write(trust._replace(policy=Policy.parse(text.encode()), policy_text=text))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -100,7 +99,7 @@ def test_no_entry_at_all_is_the_head_of_the_beginning() -> None:
 
 def test_an_entry_is_never_stamped_before_the_one_in_front_of_it() -> None:
     head = verify_chain(chain_of(*EVENTS[:2]), theatre_id=THEATRE)
-    earlier = replace(EVENTS[2], at="2020-01-01T00:00:00.000000Z")
+    earlier = EVENTS[2]._replace(at="2020-01-01T00:00:00.000000Z")
     entry = next_entry(head, THEATRE, earlier)
     assert (entry["at"], head_after(entry).at) == (EVENTS[1].at, EVENTS[1].at)
     assert verify_next(head, entry, theatre_id=THEATRE) == head_after(entry)

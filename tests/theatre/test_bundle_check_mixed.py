@@ -5,7 +5,6 @@ the same episodes and the same panels.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from statistics import stdev
 from typing import cast
@@ -120,7 +119,7 @@ def rated_runs(draw: st.DrawFn) -> MixedRun:
     count = draw(st.integers(min_value=0, max_value=11))
     keys = draw(st.sampled_from(CLUSTERS))
     episodes = [
-        replace(draw(episode_results(n, [*weights])), cluster_key=draw(st.sampled_from(keys)))
+        draw(episode_results(n, [*weights]))._replace(cluster_key=draw(st.sampled_from(keys)))
         for n in range(1, count + 1)
     ]
     # Where nothing was scored there is no bundle.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -267,7 +266,7 @@ ADAPTERS: list[tuple[str | None, str, str, str]] = [
 def test_an_adapter_is_the_committed_the_audited_and_a_real_one(
     files: Files, pinned: str | None, in_trail: str, in_record: str, expected: str
 ) -> None:
-    plan = replace(committed_plan(document(files, "template.json")), adapter_version=pinned)
+    plan = committed_plan(document(files, "template.json"))._replace(adapter_version=pinned)
     theatre_id = cast("str", document(files, "manifest.json")["theatre_id"])
     asked = next(read_episodes(files["ground_truth/dataset.jsonl"].splitlines()))
     call = cast("Any", document(files, "invocations/episode_000001.json"))["calls"][0]

@@ -8,7 +8,7 @@ it unasked: a liar would put his own there. Source: docs/contract/trust.md §1, 
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, cast
@@ -75,7 +75,7 @@ def read_reader(trust_file: Path, policy_file: Path | None, bundle: Path) -> Rea
     trust = Trust.parse(read_file(trust_file, what="a trust.json"))
     if policy_file is not None:
         text = read_file(policy_file, what="a policy")
-        trust = replace(trust, policy=Policy.parse(text), policy_text=text.decode("latin-1"))
+        trust = trust._replace(policy=Policy.parse(text), policy_text=text.decode("latin-1"))
     words = f"signed by a key of {trust.issuer}"
     if Path(os.path.realpath(trust_file)).is_relative_to(os.path.realpath(bundle)):
         words += ", by the trust.json that came with it: who trusts that trusts its maker"
@@ -128,7 +128,7 @@ def add_proof_checks(
             "the bundle does not hold" if report.failed else "a reproduction certifies nothing"
         )
         lines = tuple(ProofLine(check, ok=None, text=why) for check in ProofCheck)
-        return replace(report, checks=(*report.checks, *map(_check, lines)))
+        return report._replace(checks=(*report.checks, *map(_check, lines)))
     proofs = read_proofs(folder)
     if reader is None:
         # Where there is no home there are no keys of one's own.
@@ -140,8 +140,7 @@ def add_proof_checks(
     if online:
         checks[-1] = _ask_log(reader, found.logged, now)
     signed = reader is not None and found.passed(ProofCheck.SIGNATURE, ProofCheck.SIGNER_TRUSTED)
-    return replace(
-        report,
+    return report._replace(
         checks=(*report.checks, *checks),
         signed_by=reader.words if reader is not None and signed else None,
         logged=found.logged is not None,
@@ -206,7 +205,7 @@ async def _closure(place: str, trust: Trust, logged: LoggedCertificate, now: dat
 
 def _unavailable(why: str) -> Check:
     line = _check(ProofLine(ProofCheck.CLOSURE, ok=None, text=why))
-    return replace(line, status=CheckStatus.UNAVAILABLE)
+    return line._replace(status=CheckStatus.UNAVAILABLE)
 
 
 def _check(line: ProofLine) -> Check:

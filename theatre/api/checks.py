@@ -1,7 +1,6 @@
 """The independent check with what is installed."""
 
 import os
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -79,7 +78,7 @@ def add_verification_check(report: CheckReport, bundle: Path, certificate: Path)
         expected="the verification certificate that follows from the bundle",
         actual=actual,
     )
-    return replace(report, checks=(*report.checks, line))
+    return report._replace(checks=(*report.checks, line))
 
 
 def format_verdict(report: CheckReport) -> str:

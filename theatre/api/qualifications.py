@@ -3,7 +3,6 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -337,4 +336,4 @@ def add_qualification_check(
         expected="qualifications signed by a key that the reader trusts, measured again if pure",
         actual=printable("; ".join(found)),
     )
-    return replace(report, checks=(*report.checks, line))
+    return report._replace(checks=(*report.checks, line))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -145,7 +145,7 @@ def follow_move(held: TheatreLease) -> None:
     opened, folder = issuer_home().open_commitments, held.folder.resolve()
     known = opened.find(held.theatre.theatre_id)
     if known is not None and known.folder != folder and not _is_elsewhere(known, folder):
-        opened.keep(replace(known, folder=folder))
+        opened.keep(known._replace(folder=folder))
 
 
 def _kept_proof(folder: Path, trust: Trust, entry: bytes, nonce: bytes) -> LogProof | None:
@@ -233,7 +233,7 @@ async def _decide(
 
 
 def _keep_closing(home: TrustHome, known: OpenCommitment, closing: bytes) -> OpenCommitment:
-    decided = replace(known, closing=closing)
+    decided = known._replace(closing=closing)
     # Before it is logged: whatever becomes of the theatre's folder, no other entry can close it.
     home.open_commitments.keep(decided)
     return decided

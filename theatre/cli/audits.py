@@ -1,10 +1,9 @@
 """What is opened of a bundle, and what a reader makes of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from theatre.api.named_files import read_file
 from theatre.cli.exits import ExitCode
@@ -42,8 +41,7 @@ NOT_RECOMPUTED: Final = (
 """What opened episodes alone cannot show."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedBundle:
+class OpenedBundle(NamedTuple):
     """What an issuer's bundle says of its episodes; `ids` in the order of the dataset."""
 
     certificate: JsonObject
@@ -115,8 +113,7 @@ def _stated(bundle: JsonObject) -> tuple[JsonObject, str]:
     return certificate, sha256_hex(payload)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedDisclosure:
+class CheckedDisclosure(NamedTuple):
     """What opened episodes come to; `named` are those that an auditor's coin names, if any."""
 
     certificate_id: str

@@ -3,9 +3,8 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import click
 
@@ -34,8 +33,7 @@ _FIXED_WIDTH = 6 + 2 + _ID_WIDTH + 2 + 8
 _ROOM_FOR_WHY = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(NamedTuple):
     """Which episodes are looked for: those that fit everything that is given."""
 
     failed: bool

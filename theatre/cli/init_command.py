@@ -6,8 +6,8 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -53,8 +53,7 @@ _QUESTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class Wishes(NamedTuple):
     """What was asked for, by flags or in answers to questions."""
 
     recipe: str

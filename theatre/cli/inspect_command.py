@@ -5,10 +5,9 @@ A verification certificate or that of a theatre; it is read, not checked.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -74,8 +73,7 @@ def _draw_reliability(certificate: Mapping[str, Any], folder: Path) -> Path:
     return path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
+class Inspection(NamedTuple):
     """What is shown of a certificate; `counts` are scored and failed replays by criterion."""
 
     certificate: Mapping[str, Any]

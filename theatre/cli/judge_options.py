@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
@@ -68,8 +67,7 @@ def judge_options(command: CommandT) -> CommandT:
     return command
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeChoice:
+class JudgeChoice(NamedTuple):
     """What was said about who scores."""
 
     judge: str

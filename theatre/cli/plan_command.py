@@ -2,10 +2,9 @@
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import click
 
@@ -32,8 +31,7 @@ _MOST_REPEATS = 20
 _MILLISECONDS = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Costs:
+class _Costs(NamedTuple):
     """What an answer took in the pilot, on average: calls with their retries, time, tokens.
 
     Tokens, time and price are those of constructs; of a judge there are only calls.
@@ -145,8 +143,7 @@ def plan(
         _print(cast("Mapping[str, Any]", document))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
+class _Shown(NamedTuple):
     """What a pilot shows: its variances, from so many episodes with so many answers each."""
 
     pilot: Pilot

@@ -2,9 +2,8 @@
 
 import asyncio
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import click
 
@@ -48,8 +47,7 @@ _STATUS = {"scored": InvocationStatus.SUCCESS, "excluded": InvocationStatus.REFU
 _NO_TERMS = Terms(weights=EQUAL_WEIGHTS, timeout_seconds=30, ground_truth_source="CUSTOM")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedRunFolder:
+class SealedRunFolder(NamedTuple):
     """A run with its evidence bundle."""
 
     bundle: Path
@@ -68,8 +66,7 @@ class SealedRunFolder:
         return _answers_report(why, rescore(sealed.template, load_scorers(), truths, answers))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnfinishedRun:
+class UnfinishedRun(NamedTuple):
     """A committed run whose answers are not all in."""
 
     store: FileTheatreStore
@@ -99,8 +96,7 @@ class UnfinishedRun:
         return _answers_report(why, found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UncommittedAnswers:
+class UncommittedAnswers(NamedTuple):
     """Ground truth, and answers without a commitment: they may have been written at any time."""
 
     folder: Path

@@ -1,7 +1,6 @@
 """`echelon trust`: the issuer's keys, shown, rotated and revoked."""
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -110,7 +109,7 @@ def policy(file: Path) -> None:
     asked = Policy.parse(text.encode())
     if set(asked.logs) != {current.log}:
         raise MalformedError(f"expected the policy to name your log, {current.log}, and no other")
-    home.write(replace(current, policy=asked, policy_text=text))
+    home.write(current._replace(policy=asked, policy_text=text))
     for witness in asked.witnesses.values():
         echo(f"witness  {witness.key} {witness.url or 'not asked: it has no address'}")
     echo(f"quorum   {asked.quorum}")

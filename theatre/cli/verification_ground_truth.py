@@ -1,10 +1,9 @@
 """From a repository on the command line to ground truth and dataset in a folder."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import click
@@ -33,8 +32,7 @@ _NAME_DIGITS = 16
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(NamedTuple):
     """Which changes of which repository the user asks for."""
 
     repo: str
@@ -78,8 +76,7 @@ class Source:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroundTruth:
+class GroundTruth(NamedTuple):
     """What was read of a repository, and the folder where it is kept.
 
     `repository` and `kind` are what the template says of the source.

@@ -4,9 +4,8 @@ import asyncio
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import click
 
@@ -72,8 +71,7 @@ def probe(service: RemoteConstruct, workspace: Workspace, *, seconds: float) -> 
 # Which construct `--construct` names, how it is reached, and which version of it is pinned.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedOracle:
+class NamedOracle(NamedTuple):
     """What the user says about the construct.
 
     `folder` is where a callable's module lies. `plain`: it is a service that knows no envelope.
@@ -172,8 +170,7 @@ def _register(construct: RegisteredConstruct, run_folder: Path) -> None:
 TEMPLATE_FILE = "template.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerificationFolder:
+class VerificationFolder(NamedTuple):
     """A folder with ground truth, dataset and template, and how its run is wanted.
 
     `headers_env` are request headers and the variables that hold their values.

@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -150,8 +149,7 @@ weights_option = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyOptions:
+class VerifyOptions(NamedTuple):
     """What the user says to `verify`, one field an option."""
 
     repo: str | None

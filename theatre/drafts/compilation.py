@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import PurePosixPath
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from theatre.drafts.errors import DraftError
@@ -140,8 +140,7 @@ def _unknown_scorers(draft: JsonObject, scorers: Mapping[str, Scorer]) -> Iterat
 # What a draft says, as values.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Subject:
+class _Subject(NamedTuple):
     """A construct of a draft; `place` is its `adapter_endpoint`, `version` what is stated."""
 
     construct_id: str

@@ -3,10 +3,9 @@
 import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
@@ -36,8 +35,7 @@ _UNKNOWN = "0" * 64
 _SHOWN_CHARACTERS = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinnedDraft:
+class PinnedDraft(NamedTuple):
     """The template of a draft, and the data and constructs that could not be had for it.
 
     With a problem the document is none to commit: the hash that is missing is all zeros.

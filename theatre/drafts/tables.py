@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from theatre.drafts.compilation import nearest
 from theatre.engine.canonical_json import (
@@ -97,8 +97,7 @@ _EXACT_DIGITS = 15
 _ID_DIGITS = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(NamedTuple):
     """Rows with the same columns. `answers` are the columns that the data themselves call so."""
 
     source: Path

@@ -5,7 +5,7 @@ its head goes on the certificate as `audit_head`.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.errors import ChainBrokenError
@@ -28,8 +28,7 @@ ENTRY_KEYS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ChainHead:
+class ChainHead(NamedTuple):
     """Where the next entry goes: how many there are, the hash of the last, and its time."""
 
     length: int = 0
@@ -37,8 +36,7 @@ class ChainHead:
     at: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEvent:
+class AuditEvent(NamedTuple):
     """What happened, before it has a place in the chain. `at` is RFC 3339 UTC."""
 
     event_type: str

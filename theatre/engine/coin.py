@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from theatre.engine.canonical_json import JsonValue, canonical_bytes
 from theatre.engine.errors import CoinError
@@ -92,8 +92,7 @@ def _keyed(secret: bytes, run_nonce: bytes) -> hmac.HMAC:
     return hmac.new(hmac.digest(secret, run_nonce, hashlib.sha256), digestmod=hashlib.sha256)
 
 
-@dataclass(frozen=True, slots=True)
-class Draws:
+class Draws(NamedTuple):
     """The draws of one run, by what they are used for.
 
     `run_nonce` is of the log that had the commitment, so no owner of a coin can draw before that.

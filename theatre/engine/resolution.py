@@ -9,7 +9,7 @@ with a step that this version cannot execute is refused before the first call.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol, TypeAlias, cast
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import ProgrammeError
@@ -71,15 +71,13 @@ class ProgrammeStep(Protocol):
         """Return whether the evidence cannot be relied on where the step was not completed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(NamedTuple):
     """A step was carried out; `result` depends on the evidence alone, never on the clock."""
 
     result: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """A step could not be carried out: a stable reason, and what was seen."""
 
     reason: str
@@ -89,8 +87,7 @@ class Failed:
 StepOutcome: TypeAlias = Completed | Failed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepResult:
+class StepResult(NamedTuple):
     """The result of one step."""
 
     step_id: str

@@ -7,9 +7,8 @@ the lock of its theatre, if that is still there.
 Source: docs/contract/trust.md §4.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.errors import ParseError
@@ -17,8 +16,7 @@ from theatre.files.durable import replace_durably, sync_folder
 from theatre.transparency.errors import MalformedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCommitment:
+class OpenCommitment(NamedTuple):
     """A commitment, as the log's entry, and the folder of its theatre.
 
     `closing` is the entry that closes it, once that is decided: then no other one can.
@@ -30,8 +28,7 @@ class OpenCommitment:
     closing: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenCommitments:
+class OpenCommitments(NamedTuple):
     """The files of a folder, named by theatre."""
 
     folder: Path

@@ -7,10 +7,9 @@ verifies. Episodes stream in dataset order.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import DatasetError, NotFoundError
@@ -43,8 +42,7 @@ _LINES = "scores/per_episode.jsonl"
 _SETTLED = frozenset({TheatreState.RESOLVED, TheatreState.ARCHIVED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedEpisode:
+class RecordedEpisode(NamedTuple):
     """One episode as it was recorded; `scores` as in `scores/per_episode.jsonl`.
 
     `composite` and `is_held_out` are None before the run was settled, `record` for an episode that

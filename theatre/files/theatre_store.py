@@ -7,9 +7,8 @@ theatre can never claim a state that its chain does not show.
 import contextlib
 import fcntl
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 from uuid import UUID
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
@@ -39,8 +38,7 @@ _ONLY_THE_OWNER = 0o600
 _LOCK = "lock"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TheatreView:
+class TheatreView(NamedTuple):
     """What a reader sees of a theatre without holding it: it may be running meanwhile.
 
     `resolution` is the detail of the `resolved` event, `archived_at` (RFC 3339) the time of the
@@ -73,8 +71,7 @@ class TheatreView:
         return cast("str | None", receipt["reproduces"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TheatreLease:
+class TheatreLease(NamedTuple):
     """A theatre that this process holds the lock of, with its journal.
 
     `coin` is None before the commitment, and where the file is gone or holds no coin.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import Final, Protocol
 
 from theatre.engine.canonical_json import JsonObject
@@ -111,9 +110,9 @@ class ModelJudge:
                 f"{(reply.body or '')[:_QUOTED]!r}; set {self._key_variable}, or give another model"
             )
         if reply.status is None:
-            return replace(reply, body=None)
+            return reply._replace(body=None)
         is_refusal = reply.reason is not None
-        return replace(reply, body=(reply.body or "")[:_QUOTED]) if is_refusal else reply
+        return reply._replace(body=(reply.body or "")[:_QUOTED]) if is_refusal else reply
 
     def _wait_before_next(self, attempt: ProviderReply, made: int) -> float | None:
         """Return how long to wait before another attempt; None where there is none."""

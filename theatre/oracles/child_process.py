@@ -13,8 +13,8 @@ import tempfile
 import termios
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from theatre.oracles import process_tree
 from theatre.oracles.construct_files import remove_folder
@@ -207,8 +207,7 @@ class AskedProgram(RunningProgram):
         return bytes(output)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(NamedTuple):
     """What a process made of one line.
 
     While it lives, `data` is its line without the line feed, or more than the limit where it

@@ -90,7 +90,7 @@ class CommandAdapter(PlainAdapter):
 
         def bind_with_settings() -> BoundProgram:
             program = bind()
-            return replace(program, version=pinned_version("command", program.version, written))
+            return program._replace(version=pinned_version("command", program.version, written))
 
         # One copy for the whole run: each call starts the same files.
         self._program = CurrentProgram(bind_with_settings)
@@ -135,7 +135,7 @@ class CommandAdapter(PlainAdapter):
                     argv,
                     environment=construct_environment(program.version),
                     limits=self._limits,
-                    reach=replace(self._reach, reading=reading),
+                    reach=self._reach._replace(reading=reading),
                     complaint_limit=_MAX_COMPLAINT_BYTES,
                 )
             except TheatreError as error:

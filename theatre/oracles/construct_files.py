@@ -14,9 +14,9 @@ import tempfile
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG, S_IXUSR
+from typing import NamedTuple
 
 from theatre.engine.oracle_contract import program_version
 from theatre.oracles.errors import ConstructFilesError
@@ -149,8 +149,7 @@ LARGE_BYTES = 64 * 1024 * 1024
 _PREFIX = "echelon-files-"
 
 
-@dataclass(frozen=True, kw_only=True)
-class BoundProgram:
+class BoundProgram(NamedTuple):
     """What is executed, and the version that was computed of it.
 
     `reading` is what it runs from: the private copy, `copy`, and what else it is to see; `copy` is

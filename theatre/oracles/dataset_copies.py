@@ -11,9 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from theatre.engine.canonical_json import (
     MAX_INPUT_DEPTH,
@@ -56,8 +56,7 @@ _Run = tuple[str, ...]
 _Runs = tuple[_Run, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Dataset:
+class _Dataset(NamedTuple):
     """What is looked for of one committed dataset.
 
     `objects` are digests of whole lines and of inputs, `runs` the words at the beginning, in the

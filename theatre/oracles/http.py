@@ -9,7 +9,6 @@ read, nor where it goes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -141,7 +140,7 @@ class HTTPOracleAdapter:
                 outcome, request, latency_ms=latency_ms, responded_at=responded_at
             )
         detail = self._headers.redacted(outcome.detail.encode("utf-8", "replace")).decode()
-        outcome = replace(outcome, detail=detail)
+        outcome = outcome._replace(detail=detail)
         return outcome.as_attempt(request, latency_ms=latency_ms, responded_at=responded_at)
 
     async def check_reachable(self) -> None:

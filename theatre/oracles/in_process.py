@@ -11,7 +11,6 @@ import asyncio
 import glob
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
@@ -21,7 +20,7 @@ from importlib.machinery import (
     SourceFileLoader,
 )
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.clock import Clock
@@ -397,8 +396,7 @@ def _pattern(module_name: str, folder: Path) -> str:
 # What others may name: a service runs functions for anyone with an account.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedModules:
+class ListedModules(NamedTuple):
     """The modules below `folder` whose public functions templates of others may name.
 
     `names` are whole dotted names: a package does not stand for the modules in it.

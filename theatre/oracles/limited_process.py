@@ -10,9 +10,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 from theatre.oracles import process_tree
 from theatre.oracles.errors import ConstructUnreachableError
@@ -23,8 +22,7 @@ _MEBIBYTE = 1024 * 1024
 _ROOM_FOR_TICKS = 1.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessLimits:
+class ProcessLimits(NamedTuple):
     """What a construct's process may use. None leaves the runner's own limit as it is.
 
     `memory_mb` bounds the address space in MiB, for each of its processes; `cpu_seconds` the
@@ -53,8 +51,7 @@ def construct_environment(version: str) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartedProcess:
+class StartedProcess(NamedTuple):
     """What was started, and this side's ends of its pipes.
 
     `status` says why the program could not be executed; it comes to its end without a word when

@@ -235,7 +235,7 @@ class LocalOracleAdapter(ProgramAdapter):
             program.argv,
             environment=construct_environment(program.version),
             limits=self._limits,
-            reach=replace(self._reach, reading=program.reading),
+            reach=self._reach._replace(reading=program.reading),
             line_limit=MAX_ANSWER_BYTES,
             complaint_limit=_MAX_COMPLAINT_BYTES,
         )

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -103,7 +102,7 @@ class ProgramWay:
     ) -> None:
         def bind_with_settings() -> BoundProgram:
             program = bind()
-            return replace(program, version=pinned_version("mcp", program.version, written))
+            return program._replace(version=pinned_version("mcp", program.version, written))
 
         self._program = CurrentProgram(bind_with_settings)
         self._limits = limits
@@ -123,7 +122,7 @@ class ProgramWay:
             program.argv,
             environment=construct_environment(program.version),
             limits=self._limits,
-            reach=replace(self._reach, reading=program.reading),
+            reach=self._reach._replace(reading=program.reading),
             line_limit=_MAX_STREAM_BYTES,
             complaint_limit=_MAX_COMPLAINT_BYTES,
         )

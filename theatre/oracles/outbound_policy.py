@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from yarl import URL
 
@@ -122,8 +122,7 @@ _ENDS_IN_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.ASCII | r
 _ALLOWED_BY_NAME = frozenset({"loopback", "private", "shared"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Exception:
+class _Exception(NamedTuple):
     """One entry of the operator's list: a host name or a network, and a port or any."""
 
     host: str | None

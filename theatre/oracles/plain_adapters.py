@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 _SettingsT = TypeVar("_SettingsT", bound=PlainSettings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What an adapter takes of where it runs; `policy` is made when a URL is called."""
 
     policy: Callable[[], OutboundPolicy]

@@ -11,8 +11,8 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -159,8 +159,7 @@ class PlainSettings(BaseModel):
     answer: AnswerForm = AnswerForm()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Said(NamedTuple):
     """What a construct said, as text; `output` where that is an object already."""
 
     text: str

@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.canonical_json.writing import fast_canonical_bytes
@@ -93,8 +93,7 @@ _PLAIN = re.compile(r"[\t\n -9;=-Z\\-~]*")
 _PLAIN_FORM = re.compile(rb'(?:[][{},.+\w-]++|"(?:[ !#-9;=-Z\]-~]++|\\[\\"nt])*+":?)*+')
 
 
-@dataclass(frozen=True, slots=True)
-class CleanText:
+class CleanText(NamedTuple):
     """A text as it may be sent, and how many characters of which class were not as they are now.
 
     Classes: `line-break` (made a line feed); `control`, `bidi`, `tag`, `zero-width`,
@@ -224,16 +223,14 @@ class SanitisePolicy:
 _DEFAULT_POLICY = SanitisePolicy()
 
 
-@dataclass(frozen=True, slots=True)
-class FieldEdit:
+class FieldEdit(NamedTuple):
     """One changed (or flagged) text: its JSON pointer, cut at 1,000 characters, and counts."""
 
     path: str
     counts: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sanitised:
+class Sanitised(NamedTuple):
     """What the sanitiser made of one value.
 
     `value` is `raw` itself where nothing changed. `edits` lists the first 100 of

@@ -6,7 +6,8 @@ The process is kept as `theatre.oracles.local` keeps its own, and asked as
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from theatre.engine.clock import Clock
 from theatre.engine.errors import TheatreError
@@ -38,8 +39,7 @@ _LOST = frozenset({"disconnected", "unreachable"})
 _PORTS_TRIED = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Running:
+class _Running(NamedTuple):
     """One start of the program, and the way to ask it."""
 
     process: ServedProcess
@@ -163,7 +163,7 @@ class ServedOracleAdapter(ProgramAdapter):
                 place=place,
                 environment=construct_environment(program.version),
                 limits=self._limits,
-                reach=replace(self._reach, reading=program.reading),
+                reach=self._reach._replace(reading=program.reading),
             )
         except BaseException:
             place.close()

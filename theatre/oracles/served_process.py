@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from theatre.engine.oracle_contract import MAX_ERROR_DETAIL
 from theatre.oracles.child_process import SLOW_DEATH_SECONDS, RunningProgram
@@ -162,8 +162,7 @@ class ServedProcess(RunningProgram):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedPort:
+class ClaimedPort(NamedTuple):
     """A port of 127.0.0.1 for a program, and the socket that listens there already, if one does."""
 
     port: int

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, canonical_bytes, parse_json
 from theatre.engine.errors import ParseError
@@ -46,8 +46,7 @@ class Postponed(Attempt):
         return document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFailure:
+class CallFailure(NamedTuple):
     """Why there is no answer, with a stable `reason`; the version stands in for a reported one.
 
     `usage` is what a provider counted all the same: an answer that does not count is paid, too.
@@ -115,8 +114,7 @@ def version_mismatch(request: OracleInvocationRequest, computed: str) -> CallFai
 PLAIN_PIN = "plain_http@1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WireForm:
+class WireForm(NamedTuple):
     """How a request is put into a body, and how the body that comes back is read.
 
     Without `bare` it is the envelope of docs/contract/construct.md, both ways. `bare` makes of

@@ -41,8 +41,7 @@ class ProofCheck(StrEnum):
     CLOSURE = "closure"
 
 
-@dataclass(frozen=True, slots=True)
-class ProofLine:
+class ProofLine(NamedTuple):
     """How a check ended: passed, failed, or (None) unsettled; and in words why."""
 
     check: ProofCheck
@@ -50,8 +49,7 @@ class ProofLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proofs:
+class Proofs(NamedTuple):
     """The files of `proofs/`, as far as they are there."""
 
     commitment: bytes | None = None
@@ -59,8 +57,7 @@ class Proofs:
     certificate: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certified:
+class Certified(NamedTuple):
     """What a bundle says of its own run: the proofs are held to it.
 
     `certificate` is the one that the independent check has held to the evidence, `run_nonce` the
@@ -89,8 +86,7 @@ class LoggedCertificate(NamedTuple):
     closed: LoggedEntry
 
 
-@dataclass(frozen=True, slots=True)
-class ProofReport:
+class ProofReport(NamedTuple):
     """A line for each check, in their order; `logged` is there where all lines but witnesses pass.
 
     Only then can the log be asked what became of the commitment.

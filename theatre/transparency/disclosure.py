@@ -5,8 +5,7 @@ that it does not open. Source: docs/disclosure.md.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -35,8 +34,7 @@ _MEMBERS: Final = frozenset(
 _OPENING: Final = frozenset({"seq", "salt", "seed", "line", "proof"})
 
 
-@dataclass(frozen=True, slots=True)
-class SaltedLine:
+class SaltedLine(NamedTuple):
     """What the issuer has of an episode: its canonical line and its salt.
 
     `seed` is that of its runner, empty where its construct is called once.
@@ -52,8 +50,7 @@ class SaltedLine:
         return leaf_hash(self.salt + self.line)
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(NamedTuple):
     """One episode that is open; `seq` counts from 1, as everywhere in a bundle."""
 
     seq: int
@@ -68,8 +65,7 @@ class Opening:
         return leaf_hash(self.salt + canonical_bytes(self.line))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disclosure:
+class Disclosure(NamedTuple):
     """A file that opens episodes of one certificate; the template says how they are scored."""
 
     certificate_id: str

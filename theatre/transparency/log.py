@@ -8,8 +8,7 @@ never signs two trees. Source: docs/contract/trust.md §4.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from theatre.engine.errors import NotFoundError
 from theatre.engine.merkle import leaf_hash
@@ -74,8 +73,7 @@ class LogStore(TileStore, Protocol):
         """Return the indices of those entries that the signed tree holds, by leaf hash."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Where entries stand, in their order, and the checkpoint that has them all."""
 
     indices: tuple[int, ...]

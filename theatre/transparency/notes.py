@@ -148,8 +148,7 @@ def parse_signature_lines(text: str) -> tuple[SignatureLine, ...]:
     return tuple(map(SignatureLine.parse, text[:-1].split("\n")))
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """A text that ends in a line feed, and the signatures below it."""
 
     text: str
@@ -216,8 +215,7 @@ def cosign_text(text: str, key: VerifierKey, sign: Sign, *, at: int) -> Signatur
     return SignatureLine(key.name, key.key_id, _TIME.pack(at) + signature)
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """What a log says of its tree: its name, how many entries, and the root."""
 
     origin: str
@@ -240,8 +238,7 @@ class Checkpoint:
         return f"{self.origin}\n{self.size}\n{encode_base64(self.root)}\n"
 
 
-@dataclass(frozen=True, slots=True)
-class SignedCheckpoint:
+class SignedCheckpoint(NamedTuple):
     """A checkpoint that its log signed, and who cosigned it: time in seconds since 1970."""
 
     note: Note

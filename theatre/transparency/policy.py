@@ -6,6 +6,7 @@ Source: C2SP tlog-policy.
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from theatre.transparency.errors import MalformedError, QuorumError
 from theatre.transparency.notes import KeyKind, SignedCheckpoint, VerifierKey, parse_decimal
@@ -14,8 +15,7 @@ _NONE = "none"
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True)
-class Witness:
+class Witness(NamedTuple):
     """A witness that a policy names, and where it can be asked, if the policy says."""
 
     key: VerifierKey

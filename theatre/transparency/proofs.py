@@ -5,7 +5,7 @@ Source: C2SP tlog-proof, tlog-witness; docs/contract/trust.md §4.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from theatre.engine.merkle import leaf_hash
 from theatre.transparency.errors import MalformedError
@@ -85,8 +85,7 @@ def format_hashes(hashes: Sequence[bytes]) -> str:
     return "".join(f"{encode_base64(one)}\n" for one in hashes)
 
 
-@dataclass(frozen=True, slots=True)
-class WitnessRequest:
+class WitnessRequest(NamedTuple):
     """What a log asks a witness to cosign: a checkpoint that continues the one of `old` leaves."""
 
     old: int

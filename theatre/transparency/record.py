@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import cast
+from typing import NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import parse_rfc3339
@@ -69,8 +69,7 @@ class Audit:
         return self.answered_at is None and now > self.open_by
 
 
-@dataclass(frozen=True, slots=True)
-class RunCounts:
+class RunCounts(NamedTuple):
     """The commitments of a construct, or of one version of it."""
 
     commitments: int
@@ -109,8 +108,7 @@ class RunCounts:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlace:
+class RunPlace(NamedTuple):
     """Which of the logged runs of a version one was, from 1, and what came of the others."""
 
     number: int

@@ -9,7 +9,7 @@ import itertools
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from theatre.engine.merkle import leaf_hash
 from theatre.transparency.errors import MalformedError
@@ -78,8 +78,7 @@ def decode_tile(data: bytes, width: int) -> list[bytes]:
     return [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(NamedTuple):
     """A log's tree as its writer keeps it.
 
     `edge` has, for each level, the hashes behind its last full tile: never as many as a tile has.

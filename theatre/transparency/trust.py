@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
@@ -21,8 +20,7 @@ from theatre.transparency.policy import Policy
 from theatre.transparency.statements import IssuerKey, SignedStatement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustedKey:
+class TrustedKey(NamedTuple):
     """An issuer's key and the time in which its signatures count.
 
     `revoked_index` is the place of its revocation in the log: what the log has behind it does not
@@ -48,7 +46,7 @@ class TrustedKey:
         if self.valid_until is not None:
             return self
         after = at if at.microsecond == 0 else at.replace(microsecond=0) + timedelta(seconds=1)
-        return replace(self, valid_until=after)
+        return self._replace(valid_until=after)
 
     def check_entry(self, *, at: datetime, index: int | None) -> None:
         """Raise SignatureError unless it counted at `at`, and at `index` of the log.
@@ -90,8 +88,7 @@ class TrustedKey:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
+class Trust(NamedTuple):
     """Whom a reader trusts: an issuer's keys, the key of his log, and a policy of witnesses.
 
     `keys` begins with the oldest; the last one signs. `url` is where the log is served, if it is.
@@ -170,7 +167,7 @@ class Trust:
     def rotated(self, key: IssuerKey, *, at: datetime) -> Trust:
         """Return the trust in which `key` signs from `at` on, and the last one until then."""
         *older, last = self.keys
-        return replace(self, keys=(*older, last.ended(at=at), TrustedKey.made(key, at=at)))
+        return self._replace(keys=(*older, last.ended(at=at), TrustedKey.made(key, at=at)))
 
     def find_key(self, kid: str) -> TrustedKey:
         """Return a key by its id; NotFoundError for another's."""
@@ -183,9 +180,9 @@ class Trust:
     def revoked(self, kid: str, *, index: int) -> Trust:
         """Return the trust in which `kid` is revoked from entry `index` of the log on."""
         keys = tuple(
-            replace(one, revoked_index=index) if one.key.kid == kid else one for one in self.keys
+            one._replace(revoked_index=index) if one.key.kid == kid else one for one in self.keys
         )
-        return replace(self, keys=keys)
+        return self._replace(keys=keys)
 
 
 def key_entry(trusted: TrustedKey, *, revoked_at: datetime | None = None) -> bytes:

@@ -4,8 +4,8 @@ Pure: a caller keeps the last checkpoints and swaps them atomically. Source: C2S
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
+from typing import NamedTuple
 
 from theatre.transparency.errors import (
     MalformedError,
@@ -49,16 +49,14 @@ class WitnessRefusedError(TransparencyError):
         self.evidence = evidence
 
 
-@dataclass(frozen=True, slots=True)
-class Cosigned:
+class Cosigned(NamedTuple):
     """What a witness answers, and the checkpoint with it: to be kept before the answer is sent."""
 
     answer: SignatureLine
     checkpoint: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Witness:
+class Witness(NamedTuple):
     """The key of a witness and the logs that it follows, by their names."""
 
     key: VerifierKey

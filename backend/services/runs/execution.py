@@ -8,7 +8,6 @@ function goes on from it.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -359,7 +358,7 @@ def _settings_of(stored: StoredTheatre, resources: TheatreResources) -> RunSetti
         certificate_run=stored.is_certificate_run is True,
         attempt=stored.run_epoch,
     )
-    return replace(settings, batch_seconds=_SUSPECT_SECONDS) if stored.lost_workers else settings
+    return settings._replace(batch_seconds=_SUSPECT_SECONDS) if stored.lost_workers else settings
 
 
 def ground_truth_of(

@@ -9,7 +9,6 @@ it is signed.
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -118,12 +117,12 @@ class CertificateSignatures:
         revocations = await find_revocations(connection)
         # A revocation counts from its entry on, before a start has written it into `trust.json`.
         keys = [
-            replace(one, revoked_index=_NOT_LOGGED if said.place is None else said.place)
+            one._replace(revoked_index=_NOT_LOGGED if said.place is None else said.place)
             if one.revoked_index is None and (said := revocations.get(one.key.kid))
             else one
             for one in trust.keys
         ]
-        return replace(trust, keys=tuple(keys))
+        return trust._replace(keys=tuple(keys))
 
     def _own(self) -> bytes | None:
         path = self._trust_file

@@ -129,10 +129,10 @@ def test_chains_and_plays_are_computed_again(tmp_path: Path, name: str) -> None:
     assert (code, checked["opened"], checked["false"]) == (0, [2], [])
     if '"seed":""' not in shown.read_text():
         disclosure = Disclosure.parse(shown.read_bytes())
-        other = [replace(one, seed="00" * 32) for one in disclosure.openings]
+        other = [one._replace(seed="00" * 32) for one in disclosure.openings]
         found = check_disclosure(
             parse_object((bundle / "certificate.json").read_bytes()),
-            replace(disclosure, openings=tuple(other)),
+            disclosure._replace(openings=tuple(other)),
         )
         assert [one.seq for one in found.false] == [2]
 
@@ -157,27 +157,27 @@ Change = Callable[[tuple[Opening, ...]], list[Opening]]
 def raised(one: Opening) -> Opening:
     """Return an opening whose result claims a full score."""
     result = cast("JsonObject", one.line["result"])
-    return replace(one, line=one.line | {"result": result | {"composite": 1.0}})
+    return one._replace(line=one.line | {"result": result | {"composite": 1.0}})
 
 
 # fmt: off
 LIES: list[tuple[str, Change, str]] = [
-    ("swapped", lambda o: [replace(o[0], line=o[1].line), replace(o[1], line=o[0].line), o[2]],
+    ("swapped", lambda o: [o[0]._replace(line=o[1].line), o[1]._replace(line=o[0].line), o[2]],
      "expected episode 2 under the certificate's episode_root"),
-    ("swapped with salts", lambda o: [replace(o[0], line=o[1].line, salt=o[1].salt), *o[2:]],
+    ("swapped with salts", lambda o: [o[0]._replace(line=o[1].line, salt=o[1].salt), *o[2:]],
      "expected episode 2 under the certificate's episode_root"),
-    ("re-salted", lambda o: [replace(o[0], salt=bytes(32)), *o[1:]],
+    ("re-salted", lambda o: [o[0]._replace(salt=bytes(32)), *o[1:]],
      "expected episode 2 under the certificate's episode_root"),
     ("re-ordered", lambda o: [o[1], o[0], o[2]], "expected each episode once, in order"),
     ("duplicated", lambda o: [o[0], o[0], *o[1:]], "expected each episode once, in order"),
-    ("duplicated elsewhere", lambda o: [o[0], replace(o[0], seq=4), o[2]], "one id twice"),
-    ("at another place", lambda o: [replace(o[0], seq=1), *o[1:]],
+    ("duplicated elsewhere", lambda o: [o[0], o[0]._replace(seq=4), o[2]], "one id twice"),
+    ("at another place", lambda o: [o[0]._replace(seq=1), *o[1:]],
      "expected episode 1 under the certificate's episode_root"),
-    ("behind the end", lambda o: [*o[:2], replace(o[2], seq=13)], "index of one of 12 leaves"),
+    ("behind the end", lambda o: [*o[:2], o[2]._replace(seq=13)], "index of one of 12 leaves"),
     ("a better score", lambda o: [o[0], raised(o[1]), o[2]],
      "expected episode 3 under the certificate's episode_root"),
-    ("a shorter proof", lambda o: [replace(o[0], proof=o[0].proof[1:]), *o[1:]], "hashes"),
-    ("a longer proof", lambda o: [replace(o[0], proof=(bytes(32), *o[0].proof)), *o[1:]],
+    ("a shorter proof", lambda o: [o[0]._replace(proof=o[0].proof[1:]), *o[1:]], "hashes"),
+    ("a longer proof", lambda o: [o[0]._replace(proof=(bytes(32), *o[0].proof)), *o[1:]],
      "hashes"),
 ]
 # fmt: on
@@ -188,7 +188,7 @@ def test_leaves_that_are_not_those_of_the_certificate_are_refused(
     files: Files, change: Change, said: str
 ) -> None:
     honest = opened(files, 2, 3, 9)
-    lying = replace(honest, openings=tuple(change(honest.openings)))
+    lying = honest._replace(openings=tuple(change(honest.openings)))
     read = Disclosure.parse(bytes(lying))
     found = check_disclosure(certificate_of(files), read)
     assert found.exit_code is ExitCode.CHECK_FAILED
@@ -206,21 +206,21 @@ def test_a_tree_without_the_bad_episodes_is_refused(files: Files) -> None:
     lost = disclose(forged, document(files, "template.json"), kept, [1, 2])
     found = check_disclosure(certificate_of(files), lost)
     assert "expected the certificate's episode_root" in str(found.invalid)
-    named = replace(lost, episode_root=str(certificate_of(files)["episode_root"]))
+    named = lost._replace(episode_root=str(certificate_of(files)["episode_root"]))
     found = check_disclosure(certificate_of(files), named)
     assert "expected the certificate's episode_counts/total 12, got 11" in str(found.invalid)
-    found = check_disclosure(certificate_of(files), replace(named, episodes=TOTAL))
+    found = check_disclosure(certificate_of(files), named._replace(episodes=TOTAL))
     assert found.exit_code is ExitCode.CHECK_FAILED
 
 
 def test_another_template_scores_nothing(files: Files) -> None:
     template: Any = document(files, "template.json")
     template["scoring"]["criteria_scorers"]["recall"]["params"]["tolerance"] = 1.0
-    lying = replace(opened(files, 3), template=template)
+    lying = opened(files, 3)._replace(template=template)
     found = check_disclosure(certificate_of(files), lying)
     assert found.invalid == "expected the template that was committed, got another"
     template["schema_version"] = "9"
-    found = check_disclosure(certificate_of(files), replace(lying, template=template))
+    found = check_disclosure(certificate_of(files), lying._replace(template=template))
     assert str(found.invalid).startswith("template: ")
 
 
@@ -562,7 +562,7 @@ def test_a_published_bundle_says_withheld_and_never_more_than_consistent(
     assert report.verdict is Verdict.CONSISTENT
     assert report.because == "3 of 12 episodes are withheld: only their issuer has computed them"
     # No signature and no log makes more of it, nor the certificate that a reader kept.
-    signed = replace(report, signed_by="a key of the reader's", logged=True)
+    signed = report._replace(signed_by="a key of the reader's", logged=True)
     assert signed.verdict is Verdict.CONSISTENT
     status = {line.id: line.status for line in report.checks}
     assert status["certificate-fields"] is status["results-hash"] is CheckStatus.PASS

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,7 @@ def waiting(kept: Waiting, tmp_path: Path) -> Waiting:
     known = issuer.open_commitments.find(copy.theatre_id)
     assert known is not None, "expected a theatre that waits to be open in the log"
     folder = FileTheatreStore(copy.home).folder(copy.theatre_id).resolve()
-    issuer.open_commitments.keep(replace(known, folder=folder))
+    issuer.open_commitments.keep(known._replace(folder=folder))
     return copy
 
 

@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -222,7 +222,7 @@ def unsigned(killed: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (known,) = map(place.issuer.open_commitments.find, place.store.theatre_ids())
     assert known is not None
     moved = place.store.folder(known.theatre_id).resolve()
-    place.issuer.open_commitments.keep(replace(known, folder=moved))
+    place.issuer.open_commitments.keep(known._replace(folder=moved))
     return place
 
 

@@ -34,7 +34,7 @@ UNVERIFIED = VerificationTier.UNVERIFIED
 
 
 def worth(**changes: Any) -> EffectiveTier:  # noqa: ANN401 - fields of the value
-    return replace(WORTH, **changes)
+    return WORTH._replace(**changes)
 
 
 def said(page: CertificatePage) -> str:

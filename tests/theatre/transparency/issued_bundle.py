@@ -54,7 +54,7 @@ class IssuedBundle:
     def trust_file(self, folder: Path, **changes: Any) -> Path:  # noqa: ANN401 - members of Trust
         """Write the issuer's trust.json, changed, to where a reader keeps it."""
         path = folder / "trust.json"
-        path.write_bytes(canonical_line(replace(self.trust, **changes).as_document()))
+        path.write_bytes(canonical_line(self.trust._replace(**changes).as_document()))
         return path
 
     def append(self, *entries: bytes) -> None:

@@ -115,7 +115,7 @@ async def cosigned(writer: LogWriter, checkpoint: bytes, *, witnessed: bool) -> 
 def asking_for_a_witness(trust: Trust) -> Trust:
     """Return a trust whose policy asks for the witness."""
     text = f"log {trust.log}\nwitness w {WITNESS.key}\nquorum w\n"
-    return replace(trust, policy=Policy.parse(text.encode()), policy_text=text)
+    return trust._replace(policy=Policy.parse(text.encode()), policy_text=text)
 
 
 ALL: dict[ProofCheck, bool | None] = {**dict.fromkeys(ProofCheck, True), ProofCheck.CLOSURE: None}
@@ -234,8 +234,7 @@ async def test_a_statement_must_name_the_checkpoint_before_it(tmp_path: Path) ->
     await writer.open()
     closed = await writer.append([certificate_entry(CERTIFICATE, payload, 1)])
     proof = await prove_inclusion(issued.home.log, closed.indices[0], closed.checkpoint)
-    unnamed = replace(
-        issued.proofs,
+    unnamed = issued.proofs._replace(
         statement=sign_statement(payload, issued.home.signer(issued.trust)),
         certificate=bytes(proof),
     )

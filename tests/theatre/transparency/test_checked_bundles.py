@@ -467,8 +467,8 @@ def test_a_revoked_key_vouches_only_for_what_was_logged_before(
 def test_a_key_counts_for_its_time_only(issued: IssuedBundle, tmp_path: Path) -> None:
     (key,) = issued.trust.keys
     for late in (
-        replace(key, valid_from=BEGIN + timedelta(hours=1)),
-        replace(key, valid_until=BEGIN),
+        key._replace(valid_from=BEGIN + timedelta(hours=1)),
+        key._replace(valid_until=BEGIN),
     ):
         trust = issued.trust_file(tmp_path, keys=(late,))
         assert both(issued.bundle, trust).lines["signer-trusted"] is False

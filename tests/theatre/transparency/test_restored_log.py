@@ -5,7 +5,6 @@ The folders are those of `echelon`; the witness is a real one, over HTTP on loop
 
 import asyncio
 import shutil
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,7 +40,7 @@ def policed(home: TrustHome, url: str) -> Trust:
     """Name the witness, at a URL, in the issuer's policy."""
     trust = home.open(issuer="me", at=AT)
     text = f"log {trust.log}\nwitness w {WITNESS.key} {url}\nquorum none\n"
-    trust = replace(trust, policy=Policy.parse(text.encode()), policy_text=text)
+    trust = trust._replace(policy=Policy.parse(text.encode()), policy_text=text)
     home.write(trust)
     return trust
 
@@ -155,10 +154,10 @@ async def test_the_address_of_a_log_shows_that_it_was_restored(tmp_path: Path) -
         for entry in (void("good", 0), void("bad", 1)):
             await append_entries(other, trust, [entry])
             with pytest.raises(LogForkError, match=f"go on from what {url} has seen"):
-                await append_entries(other, replace(trust, url=url), [BAD])
+                await append_entries(other, trust._replace(url=url), [BAD])
         with pytest.raises(LogBehindError, match=f"got 1 entries where {url} has seen 2"):
-            await append_entries(backup, replace(trust, url=url), [BAD])
-        await append_entries(home, replace(trust, url=url), [void("good", 0)])
+            await append_entries(backup, trust._replace(url=url), [BAD])
+        await append_entries(home, trust._replace(url=url), [void("good", 0)])
 
 
 async def test_part_of_a_folder_that_was_copied_back_is_not_signed_over(tmp_path: Path) -> None:

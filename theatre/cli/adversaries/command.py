@@ -3,8 +3,9 @@
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -28,8 +29,7 @@ from theatre.engine.templates import product_template
 CONSTRUCT = "the construct"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(NamedTuple):
     """The results of the construct and the adversaries, and the weight of each criterion."""
 
     weights: Mapping[str, float]

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -126,8 +126,7 @@ Leak = Mapping[str, Sequence[JsonObject]]
 """Construct id → questions with an answer each: `asked` and `answer`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """The path at which a criterion looks for an answer, and the path of its expectation."""
 
     construct_id: str
@@ -237,8 +236,7 @@ files = ["{program}", "sample.json"]
 OnProgress = Callable[[Progress], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class Score(NamedTuple):
     """A criterion's score with its interval; null where it was not measured."""
 
     value: float | None

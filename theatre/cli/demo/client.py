@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import urlencode
 
 from yarl import URL
@@ -38,8 +38,7 @@ class NoAnswerError(DemoError):
     code = "demo-no-answer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """What came back for a request that was let through."""
 
     status: int

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from theatre.api.log_network import open_log
 from theatre.cli.demo.place import DemoPlace
@@ -28,8 +28,7 @@ from theatre.transparency.trust import Trust
 _OPENSSL = Path("docs") / "verify-with-openssl.sh"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stranger:
+class Stranger(NamedTuple):
     """What one learns who has a bundle and `trust.json`, and has installed nothing of ours."""
 
     openssl: str | None
@@ -63,8 +62,7 @@ def _said(command: Sequence[str]) -> str:
     return ended.stdout or ended.stderr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class Watched(NamedTuple):
     """A log as a monitor has seen it, with its entries."""
 
     trust: Trust

@@ -5,9 +5,8 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from theatre.api.workspace import Workspace
 from theatre.engine.errors import StateConflictError
@@ -21,8 +20,7 @@ class DemoRunningError(StateConflictError):
     code = "demo-running"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoPlace:
+class DemoPlace(NamedTuple):
     """The folder `demo` below ECHELON_HOME, also the home of the demo's service.
 
     Database, users, keys and evidence in it outlast a demo; `bundles`, `certificates`, `plots`,

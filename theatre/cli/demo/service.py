@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from theatre.cli.demo.client import DemoError, NoAnswerError
 from theatre.cli.demo.place import DemoPlace
@@ -39,8 +39,7 @@ class ServiceEndedError(DemoError):
     code = "demo-service-ended"
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceProcess:
+class ServiceProcess(NamedTuple):
     """A running `echelon serve`."""
 
     process: subprocess.Popen[bytes]

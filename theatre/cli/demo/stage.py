@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from theatre.api.checks import check_folder, format_verdict
 from theatre.api.connections import replace_construct
@@ -40,8 +40,7 @@ AUTHOR = "demo-author"
 FORGED_FILE = "invocations/episode_000001.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class Played(NamedTuple):
     """What the demo has when its service stops."""
 
     runs: Mapping[str, Certified]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from theatre.cli.demo.client import DemoError, ServiceClient
 from theatre.cli.demo.place import DemoPlace
@@ -77,8 +77,7 @@ class DemoTheatre:
         self.asked.append((shown, f"{status}  {answer}"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRubric:
+class OpenRubric(NamedTuple):
     """What a theatre asks people, and about which answers, as the service shows them."""
 
     asked: Mapping[str, Any]
@@ -109,8 +108,7 @@ def let_stand_ins_score(
     return given
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certified:
+class Certified(NamedTuple):
     """A theatre with its certificate, as anybody gets both from the service."""
 
     theatre: DemoTheatre

@@ -18,7 +18,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
@@ -1440,8 +1439,7 @@ def rating_findings(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Rating:
+class Rating(NamedTuple):
     """What those people gave who scored every item: a row an item, a score of each in it."""
 
     rows: Sequence[Sequence[Fraction]]

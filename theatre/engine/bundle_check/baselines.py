@@ -10,10 +10,9 @@ import copy
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from theatre.engine.bundle_check.arithmetic import (
     COMPOSITE,
@@ -89,8 +88,7 @@ Counts = Counter[tuple[str | None, tuple[float | str, ...]]]
 """(cluster, results in the order of the criteria) → episodes with just these."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedEvidence:
+class CountedEvidence(NamedTuple):
     """Data audit and baselines: recomputed, or as they are stored where that cannot be."""
 
     audit: JsonValue | Nothing

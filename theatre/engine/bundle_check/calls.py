@@ -6,7 +6,6 @@ Source: docs/contract/evidence.md §7; docs/constructs.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, cast
 
 from theatre.engine.bundle_check.arithmetic import DECLARED, is_of_type, is_recorded, is_usage
@@ -214,8 +213,7 @@ class CallChecker:
         require_same("request", committed, request)
 
 
-@dataclass(frozen=True, slots=True)
-class OutputShape:
+class OutputShape(NamedTuple):
     """One committed `output_spec`; an empty one lets any output pass."""
 
     spec: JsonObject

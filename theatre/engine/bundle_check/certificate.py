@@ -6,8 +6,7 @@ Source: docs/contract/evidence.md §4.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from uuid import UUID, uuid5
 
 from theatre.engine.bundle_check.arithmetic import RESERVED, both_estimands, usage_of
@@ -74,8 +73,7 @@ _METRICS = ("precision", "recall", "reply_accuracy")
 _Fields: TypeAlias = "dict[str, JsonValue | Nothing]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hashes:
+class Hashes(NamedTuple):
     """The hashes that a certificate binds, recomputed; NOTHING where one cannot be."""
 
     commitment: str | Nothing

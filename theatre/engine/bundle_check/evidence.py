@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from theatre.engine.bundle_check.arithmetic import (
     NOTHING_CLOSED,
@@ -23,8 +23,7 @@ from theatre.engine.models import Computation, EpisodeRunner, InputSanitiser, Sc
 from theatre.engine.schema_registry import SchemaRegistry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroundTruth:
+class GroundTruth(NamedTuple):
     """The replay dataset (`total` lines) and the gold labels, or why these cannot be had.
 
     `answers` are the lines of a finished log by episode, None where a construct was to be called.
@@ -35,8 +34,7 @@ class GroundTruth:
     answers: Mapping[str, JsonObject] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
+class Installed(NamedTuple):
     """What a check recomputes with, in addition to the arithmetic of scoring; each by name."""
 
     scorers: Mapping[str, Scorer]

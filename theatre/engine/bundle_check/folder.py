@@ -10,9 +10,8 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from theatre.engine.bundle_check.arithmetic import PROOFS
 from theatre.engine.bundle_check.report import NOTHING, CheckId, DefectError, Ledger, Nothing, at
@@ -77,8 +76,7 @@ DOCUMENTS = (
 """The files that hold one JSON object each, invocation records aside."""
 
 
-@dataclass(frozen=True, slots=True)
-class Digest:
+class Digest(NamedTuple):
     """What one pass over a file gives; a last line without a line feed counts as a line."""
 
     sha256: str
@@ -227,8 +225,7 @@ def _unreadable(path: str, error: OSError) -> DefectError:
     return DefectError(f"a readable file at {path}", error.strerror or type(error).__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Documents:
+class Documents(NamedTuple):
     """The documents that could be read, by path.
 
     `conclusion` is the path of the last one: the certificate, or what a reproduction has instead.

@@ -11,8 +11,8 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from theatre.engine.bundle_check.arithmetic import (
     COMPOSITE,
@@ -51,8 +51,7 @@ from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
 MIN_UNITS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class Panel(NamedTuple):
     """The result of a rating: `items` by episode_id as they were drawn, and who is complete.
 
     `complete` maps the identity of each scorer who rated every item to item → value in
@@ -166,8 +165,7 @@ class RatedColumns:
         return unit
 
 
-@dataclass(frozen=True, slots=True)
-class Mean:
+class Mean(NamedTuple):
     """One mean and its weight in a score: unit → sum and number of its values, at least one."""
 
     weight: Fraction

@@ -11,9 +11,8 @@ import contextlib
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from theatre.engine.bundle_check.arithmetic import (
     SCORER_KINDS,
@@ -295,8 +294,7 @@ def certified(
     return {"qualification": shown or None, "corrected_scores": corrected or None}
 
 
-@dataclass(frozen=True, slots=True)
-class Labelled:
+class Labelled(NamedTuple):
     """A judged criterion of whose answers people labelled some that the coin drew.
 
     `pairs` has the mean label of each, and what the judge said of it; `others` is what he said of

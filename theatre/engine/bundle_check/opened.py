@@ -8,8 +8,8 @@ Source: docs/disclosure.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from theatre.engine.bundle_check.arithmetic import Tally
 from theatre.engine.bundle_check.batches import Recorded
@@ -45,8 +45,7 @@ _MADE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StatedDraws:
+class StatedDraws(NamedTuple):
     """What the coin drew for one episode, as its record has it; `seed` is that of its runner."""
 
     record: Recorded
@@ -93,8 +92,7 @@ class StatedDraws:
         return found if isinstance(found, str) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedResult:
+class OpenedResult(NamedTuple):
     """What became of an opened episode: neither where all of it was computed again."""
 
     seq: int

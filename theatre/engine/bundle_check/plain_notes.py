@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from theatre.engine.bundle_check.arithmetic import Document
 from theatre.engine.bundle_check.plain_json import DefectError, parsed
@@ -141,8 +141,7 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-@dataclass(frozen=True)
-class NoteKey:
+class NoteKey(NamedTuple):
     """The key of a log or a witness; `id` is what its signature lines begin with."""
 
     name: str
@@ -264,8 +263,7 @@ def policy_of(data: bytes) -> Policy:
     return policy
 
 
-@dataclass(frozen=True)
-class IssuerKey:
+class IssuerKey(NamedTuple):
     """A key that signs certificates, and when it counts."""
 
     der: bytes
@@ -274,8 +272,7 @@ class IssuerKey:
     revoked_index: int | None
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(NamedTuple):
     """Whom a reader trusts: an issuer's keys by id, his log, and a policy of witnesses."""
 
     issuer: str

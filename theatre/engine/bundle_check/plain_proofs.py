@@ -11,7 +11,7 @@ import hmac
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from theatre.engine.bundle_check.arithmetic import Document, parsed_time, written_time
 from theatre.engine.bundle_check.bundle_reader import Evidence
@@ -37,8 +37,7 @@ PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 MAX_ENTRY_BYTES: Final = 1024
 
 
-@dataclass(frozen=True)
-class LogEntry:
+class LogEntry(NamedTuple):
     """An entry of a trusted log: its place, and the checkpoint that has it."""
 
     place: int
@@ -49,8 +48,7 @@ class LogEntry:
     """Witness → when it saw the checkpoint, in seconds since 1970."""
 
 
-@dataclass(frozen=True)
-class ProofLine:
+class ProofLine(NamedTuple):
     """How a check of the proofs ended: passed, failed, or (None) unsettled; and in words why."""
 
     id: str

@@ -12,10 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
-from typing import Final, TypeGuard
+from typing import Final, NamedTuple, TypeGuard
 from uuid import UUID
 
 from theatre.engine.bundle_check.arithmetic import (
@@ -111,8 +110,7 @@ def has_form(value: object, form: Form) -> TypeGuard[Document]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hop:
+class Hop(NamedTuple):
     """A construct of the chain; `shaped` tells whether its output must fit something."""
 
     construct_id: str
@@ -121,8 +119,7 @@ class Hop:
     shaped: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Draws:
+class Draws(NamedTuple):
     """What the coin draws in one theatre (docs/contract/earned.md §4)."""
 
     coin: bytes
@@ -171,8 +168,7 @@ def merkle_root(leaves: list[bytes]) -> str:
     return row[0].hex()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class Committed(NamedTuple):
     """What records are checked against: the template, and the entry of the start.
 
     `repeated` are the episodes that are called a second time; `runner` plays interactive ones;
@@ -243,8 +239,7 @@ def committed_hops(template: Document, constructs: list[str]) -> list[Hop]:
     return hops
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(NamedTuple):
     """What a record says of an episode, as far as results and facts depend on it."""
 
     seq: int

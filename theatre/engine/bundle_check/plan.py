@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import PurePosixPath
-from typing import Literal, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 from theatre.engine.bundle_check.arithmetic import (
     COMPOSITE,
@@ -50,8 +50,7 @@ _WITH_OUTPUT = frozenset({INVOCATION, COMPUTATION})
 _COMPUTATION_DEFAULTS: JsonObject = {"over": EPISODES, "params": {}, "in_aggregate": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedHop:
+class CommittedHop(NamedTuple):
     """One construct of the chain: its pin, its limit in seconds, and what its output must fit.
 
     An empty `output_spec` lets any output pass.
@@ -64,8 +63,7 @@ class CommittedHop:
     output_spec: JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SanitisePolicy:
+class SanitisePolicy(NamedTuple):
     """How inputs are sanitised: `break` or `flag`, and pointers to what is left as it is."""
 
     role_markers: RoleMarkers
@@ -147,8 +145,7 @@ def _constructs(document: JsonObject, invoked: Sequence[JsonValue]) -> Sequence[
     return list(ids)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedRubric:
+class CommittedRubric(NamedTuple):
     """One rating: a scale from `low` to `high`, how many items, and who is enough.
 
     `share` is that of the human part in the criterion's score, None where it moves none;
@@ -254,8 +251,7 @@ class CommittedComputation:
     in_aggregate: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedStep:
+class CommittedStep(NamedTuple):
     """One step; `computation` is None for every type but `deterministic_computation`.
 
     `escalation` is the later step that a failure leads to, None where it ends the theatre.
@@ -427,8 +423,7 @@ def _params(chosen: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
     return params
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedPlan:
+class CommittedPlan(NamedTuple):
     """One replay template, read.
 
     `hops` are the calls of a round, in order. `dataset_paths` maps names of datasets to paths

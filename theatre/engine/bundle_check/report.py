@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json, json_type
 from theatre.engine.canonical_json.writing import are_spelt_alike
@@ -45,8 +45,7 @@ class DefectError(TheatreError):
         self.actual = actual
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """The first place (JSON Pointer) at which two values differ."""
 
     pointer: str
@@ -272,8 +271,7 @@ _REQUIREMENTS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(NamedTuple):
     """One line of a report; `expected` and `actual` are printable and short."""
 
     id: str
@@ -299,8 +297,7 @@ class Check:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckReport:
+class CheckReport(NamedTuple):
     """Every check of one bundle, in the order of `CheckId`, and behind them those of its proofs.
 
     `outside` names the facts outside the bundle that its tier rests on, if there are any.
@@ -376,8 +373,7 @@ class CheckReport:
         return tuple(check for check in self.checks if check.status is status)
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """Why something could not be computed: a defect, or code that is not installed."""
 
     text: str

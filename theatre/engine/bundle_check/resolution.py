@@ -6,8 +6,8 @@ Source: docs/contract/evidence.md §8; docs/contract/template.md §5.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 from theatre.engine.bundle_check.arithmetic import VERDICT_OF, published
 from theatre.engine.bundle_check.batches import Recorded, stored_records
@@ -47,8 +47,7 @@ FAILURES = frozenset({RAISED, NOT_JSON, MISFIT})
 """Why a computation fails its step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedProgramme:
+class ReplayedProgramme(NamedTuple):
     """The programme, carried out once more.
 
     `entries` are those of `resolution.json`, without the hash in those of aggregations. By step_id
@@ -331,8 +330,7 @@ def _answers(
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """How a computation failed: its reason, and what must stand in the `error_detail`.
 
     A class of exceptions is the whole detail; for the others it is a part of a text that is

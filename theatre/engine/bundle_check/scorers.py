@@ -12,7 +12,6 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
@@ -90,8 +89,7 @@ Held: TypeAlias = "Mapping[str, JsonValue | Nothing]"
 """Criterion → what an answer is checked against; NOTHING where it does not apply."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Criterion:
+class _Criterion(NamedTuple):
     name: str
     scorer: Scorer
     params: JsonObject

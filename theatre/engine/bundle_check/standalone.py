@@ -13,12 +13,11 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid5
 
 from theatre.engine.bundle_check.arithmetic import (
@@ -1073,8 +1072,7 @@ PUBLISHED: Final[dict[str, Callable[[PublishedEvidence], Problems]]] = {
 """The same of a bundle without what its template withholds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The result of a bundle: the problems of each check, and what is accepted unchecked.
 
     `signed` says in words which key that the reader trusts signed, if one did; `logged`, whether a

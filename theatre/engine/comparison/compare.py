@@ -6,11 +6,10 @@ draws follow from is the same (docs/contract/earned.md §4); else they are two s
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, sha256_hex
 from theatre.engine.comparison.sealed_runs import (
@@ -39,8 +38,7 @@ from theatre.engine.scoring.tallies import COMPOSITE
 CLUSTERS_WITHHELD = "clusters-withheld"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pair:
+class _Pair(NamedTuple):
     """Two runs in the order that their draws and seeds go by, so that naming them turns no test."""
 
     first: SealedRun

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import NotComparableError, NotFoundError
@@ -20,8 +19,7 @@ Scores = Mapping[str, Fraction]
 """Episode → score; an episode that does not count is not in it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedRun:
+class SealedRun(NamedTuple):
     """One sealed run; what does not count on a measure has no score there, failures have 0.
 
     `scores` are by measure (the composite, each criterion). `outcomes` have every episode in

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Literal, NoReturn, Self, TypeAlias, cast
+from typing import ClassVar, Literal, NamedTuple, NoReturn, Self, TypeAlias, cast
 
 from theatre.engine.canonical_json import (
     MAX_INPUT_DEPTH,
@@ -179,8 +179,7 @@ class Verdict(StrEnum):
     NOT_RUN = "not_run"
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(NamedTuple):
     """A score in billionths: 0 … 1,000,000,000. Nine decimal places, exact."""
 
     nano: int

@@ -16,7 +16,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
@@ -176,8 +176,7 @@ class DatasetSource(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenDatasets:
+class OpenDatasets(NamedTuple):
     """The verified ground truth of one run: the replay dataset, and the others by name."""
 
     replay: DatasetReader
@@ -267,8 +266,7 @@ class Progress:
 # What settling a run brought.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
+class Rehearsal(NamedTuple):
     """The result of a run that was never to be certified: its scores, and what they would be worth.
 
     No step of the programme was carried out but the calls: caps of steps are not in `assessment`,
@@ -283,8 +281,7 @@ REPRODUCED = "reproduction"
 """The reason of a run that may have no certificate: its coin was public before its first call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedRun:
+class SealedRun(NamedTuple):
     """What settling brought: a certificate in its bundle, or the reason why there is none.
 
     A reproduction has a bundle, too.
@@ -315,8 +312,7 @@ class SealedRun:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
+class RunSettings(NamedTuple):
     """How a run is carried out; none of it shows in a result.
 
     A bundle that the own check refuses is moved from `output_dir` to `drafts_dir`.

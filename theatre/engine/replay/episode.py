@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.clock import SteadyClock, format_rfc3339
@@ -141,8 +142,7 @@ class _Round:
         return EpisodeAnswer(status=self.status, hops=self.outputs if succeeded else {})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalledEpisode:
+class CalledEpisode(NamedTuple):
     """What came of the calls of one episode; `record` is its invocation record.
 
     `repeats` are the answers of each round where more than one is committed; `answer` is the one
@@ -479,7 +479,7 @@ class JudgedCaller:
         async with self._places:
             if not called.repeats:
                 answer = await self._judged(episode, called.answer, None)
-                return replace(called, answer=answer, record=called.record | _kept(answer))
+                return called._replace(answer=answer, record=called.record | _kept(answer))
             answers = [
                 await self._judged(episode, one, repeat)
                 for repeat, one in enumerate(called.repeats)
@@ -488,8 +488,7 @@ class JudgedCaller:
         kept: JsonObject = {
             name: [one[name] for one in by_answer] for name in (JUDGEMENTS, JUDGE_SEED)
         }
-        return replace(
-            called,
+        return called._replace(
             answer=answers[deciding_repeat([answer.status for answer in answers])],
             record=called.record | kept,
             repeats=tuple(answers),

@@ -10,7 +10,6 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, Self, cast
 
@@ -43,8 +42,7 @@ MAX_NAME = 200
 MAX_COMMENT = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmittedScore:
+class SubmittedScore(NamedTuple):
     """A person's score of one item, as it was received: nothing is checked yet."""
 
     episode_id: str
@@ -177,8 +175,7 @@ def _is_number(score: JsonValue) -> bool:
     return abs(score) <= MAX_SAFE_INTEGER if isinstance(score, int) else math.isfinite(score)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HumanReview:
+class HumanReview(NamedTuple):
     """The open rubric step of one theatre. The caller holds the theatre: there is one writer."""
 
     rating: CommittedRating
@@ -278,7 +275,7 @@ class HumanReview:
         ]
         await self._note(HUMAN_SCORE, taken, now)
         trail = await ProgrammeTrail.read(self.journal)
-        return replace(self, rubric=trail.rubrics[asked])
+        return self._replace(rubric=trail.rubrics[asked])
 
     def _check_open(self, step_id: str, now: datetime) -> str | None:
         own = self.rating.step_id
@@ -298,8 +295,7 @@ class HumanReview:
         await self.journal.append([], events)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatingItem:
+class RatingItem(NamedTuple):
     """What a person is shown of one episode: its input as it was sent, and every answer to it."""
 
     episode_id: str

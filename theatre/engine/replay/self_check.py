@@ -7,9 +7,8 @@ what was refused be certified.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, cast
+from typing import NamedTuple, Self, cast
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.bundle_check.check import check_bundle
@@ -30,8 +29,7 @@ from theatre.engine.replay.context import (
 SELF_CHECK_FAILED = "self-check-failed"
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedDraft:
+class RefusedDraft(NamedTuple):
     """A bundle that the check refused, by the ids of the lines that failed or were unavailable."""
 
     checks: tuple[str, ...]

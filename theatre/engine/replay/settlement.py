@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
 from theatre.engine.canonical_json import JsonObject, canonical_line
@@ -91,8 +90,7 @@ REHEARSAL = "rehearsal"
 WRITTEN_AFTER_TIER = frozenset({"tier.json", "audit_trail.jsonl"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettledRun:
+class SettledRun(NamedTuple):
     """The result of a run, before it is sealed; `isolation` is the weakest of the constructs'.
 
     `documents` are the data audit and the baselines.

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import cast
+from typing import NamedTuple, cast
 
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -64,8 +64,7 @@ _INPUT_SPEC = ("computation", "over", "params", "in_aggregate")
 _IN_MEMORY_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedComputation:
+class PlannedComputation(NamedTuple):
     """One committed step with the installed computation that it names.
 
     `in_aggregate`: whether its output is in `scores/aggregate.json`, too.
@@ -201,8 +200,7 @@ def _misfit(output: JsonValue, spec: JsonObject, registry: SchemaRegistry) -> Fa
 HITL_TIMEOUT = "hitl-timeout"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepSources:
+class StepSources(NamedTuple):
     """What the steps of one run work on: the calls, the scores, the data."""
 
     facts: CallFacts

@@ -5,10 +5,9 @@ Each is held to the schema before it leaves. Source: docs/contract/template.md Â
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.clock import format_rfc3339
@@ -47,8 +46,7 @@ CalibrationReader = Callable[[SealedBundle], JsonObject | None]
 """Bundle â†’ the member `calibration` of its records; None where nothing was measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportSummary:
+class ExportSummary(NamedTuple):
     """The result of an export: records, episodes that were not run, SHA-256 over all its bytes."""
 
     records: int

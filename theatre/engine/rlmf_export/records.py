@@ -6,8 +6,7 @@ Source: docs/contract/template.md §6; `docs/schemas/echelon_rlmf_schema.json`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 from uuid import UUID, uuid5
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_sha256
@@ -36,8 +35,7 @@ Paths: TypeAlias = tuple[str | None, str | None]
 """Where an answer and what it is checked against lie; None is the whole of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionPair:
+class OptionPair(NamedTuple):
     """Two option ids of the fork: `resolved` by the ground truth, `answered` by the construct.
 
     `judged` says whether there was ground truth to judge by. Without it both are the residual
@@ -49,8 +47,7 @@ class OptionPair:
     judged: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForkReading:
+class ForkReading(NamedTuple):
     """A fork, and how episodes are read in its options; `hops` is empty where a call failed."""
 
     fork_id: str
@@ -180,8 +177,7 @@ SCHEMA_VERSION = "2.0.1"
 _WITHHELD = {"hashes", "withheld"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportFacts:
+class ExportFacts(NamedTuple):
     """What every record of one export says alike. `exported_at` is RFC 3339."""
 
     template: JsonObject

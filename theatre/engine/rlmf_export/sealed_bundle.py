@@ -3,9 +3,8 @@
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object, sha256_hex
 from theatre.engine.errors import BundleError, NotFoundError, ParseError
@@ -27,8 +26,7 @@ _PART = "[A-Za-z0-9_-][A-Za-z0-9_.-]*"
 _SUM = re.compile(f"([0-9a-f]{{64}})  ({_PART}(?:/{_PART})*)\n")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedEpisode:
+class SealedEpisode(NamedTuple):
     """An episode that was run: its ground truth, its line of scores, its invocation record."""
 
     truth: GroundTruthEpisode

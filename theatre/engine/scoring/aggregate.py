@@ -12,10 +12,9 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line
 from theatre.engine.coin import Draws
@@ -72,8 +71,7 @@ NARROWED = "interval-narrowed"
 _COUNTED = ("scored", "missing", "not_applicable", "declined", "unscored")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredEpisode:
+class ScoredEpisode(NamedTuple):
     """One episode as the aggregate sees it; `status` is None where it was not run."""
 
     seq: int

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,7 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """What is resampled: a row a unit (an episode, or a whole cluster of them).
 
     `sums[u, c]` is the sum of the scores of unit u on criterion c in billionths, `counts[u, c]`
@@ -153,8 +152,7 @@ def _bca_bounds(draws: Floats, observed: float, jackknife: Floats) -> tuple[floa
 # each part scaled so that alone it gives s² / n.
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A mean within a score: its weight there, and what each unit adds to it, or takes from it.
 
     `influences` is None where fewer than two units have a value.

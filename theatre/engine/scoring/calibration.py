@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +36,7 @@ _Z_95 = 1.6448536269514722
 _PLACES = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Deviation:
+class Deviation(NamedTuple):
     """Mean and variance of |right answers - sum of probabilities| in one bin."""
 
     mean: float
@@ -92,8 +92,7 @@ MIN_FOR_ECE = 100
 TOO_FEW = "fewer-than-100-probabilities"
 
 
-@dataclass(frozen=True, slots=True)
-class Probability:
+class Probability(NamedTuple):
     """A stated probability in billionths: 0 … 1,000,000,000."""
 
     nano: int
@@ -135,8 +134,7 @@ class Bin:
         return normal_deviation(Fraction(self.total * NANO - self.squares, NANO * NANO))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decomposition:
+class Decomposition(NamedTuple):
     """The parts of a Brier score: reliability - resolution + uncertainty + within_bin, exactly."""
 
     reliability: Fraction

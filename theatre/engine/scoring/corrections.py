@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.scoring.arithmetic import (
@@ -49,8 +48,7 @@ PEOPLE = "people have a share in the score"
 CLUSTERED = "its episodes share clusters"
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeErrors:
+class JudgeErrors(NamedTuple):
     """How a judge did on control items: of the true ones it supported, of the false ones refused.
 
     The first share is its sensitivity, the second its specificity.
@@ -60,8 +58,7 @@ class JudgeErrors:
     refused: Tally
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledItems:
+class LabelledItems(NamedTuple):
     """What people said of answers that the coin drew in a run, next to what its judge said.
 
     `labels` and `judged` are about these answers, in one order, `others` is what the judge said of

@@ -10,8 +10,8 @@ import hashlib
 import re
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,8 +44,7 @@ UNSEEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditedEpisode:
+class AuditedEpisode(NamedTuple):
     """One episode that was run: what was sent, what was expected, and where it counts.
 
     `truths` are its expectation and its gold label; `expectations` what the answer is checked

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,8 +43,7 @@ _FEWEST_UNITS = 2
 _CELLS_IN_MEMORY = 1 << 19
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(NamedTuple):
     """The result of the pairs of one unit: `hits` of `pairs`, pairs ≥ 1."""
 
     hits: int

@@ -10,8 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Self, cast
+from typing import Any, Final, NamedTuple, Self, cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, canonical_sha256, parse_object
 from theatre.engine.errors import ParseError, QualificationError
@@ -47,8 +46,7 @@ RIDE_ALONG: Final = frozenset({"controls"})
 """Parameters that say how many claims of known truth a run adds to those that it scores."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Qualification:
+class Qualification(NamedTuple):
     """A qualification as its signed file has it; whose the key `kid` is, is not looked at."""
 
     document: JsonObject

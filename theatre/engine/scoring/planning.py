@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ _MIN_ITEMS = 2
 _STEP = 1.02
 
 
-@dataclass(frozen=True, slots=True)
-class Pilot:
+class Pilot(NamedTuple):
     """What a pilot run shows of one score, 0 to 1.
 
     `effects` are episode means, drawn towards their mean until they vary as the episodes
@@ -71,8 +70,7 @@ class Pilot:
         return self.between + (self.within or 0.0) / repeats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedSize:
+class PlannedSize(NamedTuple):
     """The fewest episodes for a width at so many repeats; `width` is the simulated median."""
 
     repeats: int

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
-from typing import cast
+from typing import NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import PinMismatchError, UnknownScorerError
@@ -148,8 +148,7 @@ def calibration_criterion(document: JsonObject) -> str | None:
 DEFAULT_HOLDOUT_SPLIT = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriterionPlan:
+class CriterionPlan(NamedTuple):
     """How one committed criterion is scored: its scorer, parameters and exact weight."""
 
     criterion_id: str
@@ -173,8 +172,7 @@ class EpisodeAnswer:
     judge_seed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeScores:
+class EpisodeScores(NamedTuple):
     """What an episode counts as, and the result for each criterion."""
 
     outcome: EpisodeOutcome

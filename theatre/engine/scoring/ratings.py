@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -72,8 +72,7 @@ RUBRIC = "hitl_rubric"
 _AGGREGATION = "aggregation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedRating:
+class CommittedRating(NamedTuple):
     """One `hitl_rubric` step with its entry in `hitl_steps`.
 
     `low` and `high` are the ends of the scale, `share` (0 < share ≤ 1) the human part of the

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import (
@@ -41,8 +41,7 @@ _MIN_UNITS = 2
 METHOD = "within_item_normal"
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatScores:
+class RepeatScores(NamedTuple):
     """How each repeat of an episode ended, and what it counts on each criterion, in billionths.
 
     None where the episode does not count on a criterion. What failed, refused or declined is 0.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
@@ -55,8 +55,7 @@ Path: TypeAlias = tuple[str | int, ...]
 """The member names and indices that lead to a value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(NamedTuple):
     """A template as a value and as it is written, and what it is checked against.
 
     Of a document that its schema refuses `template` is what fits. `values` has every value of the
@@ -99,8 +98,7 @@ class Subject:
 NO_CONFIG = ProductTheatreConfig(ground_truth_source="", construct_under_test="", adapter_type="")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One named rule: a total function from a subject to what breaks the rule there.
 
     `since` is the first version that it holds for.

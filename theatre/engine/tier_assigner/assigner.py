@@ -5,10 +5,10 @@ time comes from the caller, the certificate is never changed, and no rule looks 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
+from typing import NamedTuple
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
@@ -40,8 +40,7 @@ _LIFETIMES: dict[VerificationTier, timedelta | None] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Unmet:
+class Unmet(NamedTuple):
     """A requirement of `tier` that is not met: a stable code, and what was seen instead."""
 
     code: str
@@ -57,8 +56,7 @@ class Unmet:
         return {"code": self.code, "seen": self.seen, "tier": self.tier.value}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierAssessment:
+class TierAssessment(NamedTuple):
     """A tier and everything that is missing for the ones above it.
 
     `caps` are the codes that stand between this tier and the next: for UNVERIFIED those of
@@ -90,8 +88,7 @@ class CertificateStatus(StrEnum):
     """Taken back; nothing in this release does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectiveTier:
+class EffectiveTier(NamedTuple):
     """What an issued certificate is worth at `as_of`; `reasons` are stable codes."""
 
     tier: VerificationTier

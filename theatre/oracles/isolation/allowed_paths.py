@@ -4,9 +4,9 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 LAUNCHER = Path(__file__).with_name("launcher.py").resolve()
@@ -53,8 +53,7 @@ DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "full", "random
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - multiprocessing's own place
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllowedPaths:
+class AllowedPaths(NamedTuple):
     """What a program may read, and what of that is hidden again."""
 
     reading: tuple[Path, ...]

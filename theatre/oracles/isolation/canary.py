@@ -12,9 +12,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from theatre.engine.oracle_contract import NOT_ISOLATED, IsolatedBy, Isolation
 from theatre.engine.schema_registry import resource_root
@@ -34,8 +34,7 @@ _ROOM_FOR_NAME = 70
 _STARTED = 19
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sockets:
+class _Sockets(NamedTuple):
     """Services of this process, as a database or another user's would be."""
 
     tcp: socket.socket
@@ -102,7 +101,7 @@ def _ask_thief(
         folder=str(work),
         environment=construct_environment(_VERSION),
         limits=ProcessLimits(),
-        reach=replace(reach, reading=(_THIEF,)),
+        reach=reach._replace(reading=(_THIEF,)),
     )
     process = started.process
     too_late = threading.Timer(_PATIENCE_SECONDS, process_tree.kill_group, [process.pid])

@@ -12,9 +12,9 @@ import platform
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 # The memory of a process.
 
@@ -51,8 +51,7 @@ TRUNCATE_ABI, SIGNAL_ABI = 3, 6
 """From these on truncation and signals are closed; below them seccomp must close both."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """What `landlock_create_ruleset` handles, and (path, rights) for each rule."""
 
     handled: tuple[int, int, int]
@@ -204,8 +203,7 @@ _OWN_PID = 0x7FFFFFFF
 Instruction = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(NamedTuple):
     """Instructions as the kernel takes them, and where in them the program's own pid belongs."""
 
     instructions: bytes

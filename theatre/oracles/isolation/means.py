@@ -18,7 +18,7 @@ from enum import StrEnum
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from theatre.oracles import process_tree
 from theatre.oracles.isolation.allowed_paths import (
@@ -56,8 +56,7 @@ class Isolator(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Reach(NamedTuple):
     """What one start of a program may reach beyond the machine's own libraries.
 
     `reading` is its private copy, `network` what the operator allows it. Of a `program` of the
