@@ -122,35 +122,6 @@ COUNTED = (
 )
 
 
-class Operator:
-    """Whoever calls the commands, for one database and one bucket."""
-
-    def __init__(
-        self,
-        database: Database,
-        store: ObjectStore,
-        home: Path,
-        capsys: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        self._variables = {
-            **store.variables,
-            "ECHELON_HOME": str(home),
-            "ECHELON_EVIDENCE_URL": store.url,
-            "ECHELON_DATABASE_URL": database.application,
-            "ECHELON_MIGRATION_URL": database.owner,
-        }
-        self._capsys = capsys
-        self._monkeypatch = monkeypatch
-
-    def does(self, *arguments: str) -> tuple[ExitCode, str]:
-        for name, value in self._variables.items():
-            self._monkeypatch.setenv(name, value)
-        self._capsys.readouterr()
-        code = run_guarded(cli, ["admin", *arguments])
-        return code, self._capsys.readouterr().out
-
-
 @pytest.fixture(params=["moto", "rclone"])
 def serving(request: pytest.FixtureRequest, tmp_path: Path) -> AbstractContextManager[ObjectStore]:
     port = free_port()
@@ -182,10 +153,17 @@ def test_a_backup_from_a_bucket_is_restored_into_another_database_and_bucket(
         for name, value in store.variables.items():
             monkeypatch.setenv(name, value)
         filled(database, tmp_path / "home", stage, store)
-        one = Operator(database, store, tmp_path / "home", capsys, monkeypatch)
-        code, told = one.does("backup", str(tmp_path / "backup"), "--json")
+
+        def does(at: Database, bucket: ObjectStore, home: str, *words: str) -> tuple[ExitCode, str]:
+            monkeypatch.setenv("ECHELON_EVIDENCE_URL", bucket.url)
+            capsys.readouterr()
+            code = administer(monkeypatch, at, tmp_path / home, *words)
+            return code, capsys.readouterr().out
+
+        here = (database, store, "home")
+        code, said = does(*here, "backup", str(tmp_path / "backup"), "--json")
         assert code is ExitCode.OK
-        taken = json.loads(told)
+        taken = json.loads(said)
         assert (taken["objects"], taken["damaged"]) == (4, [])
         # Parts are a matter of the bucket: in a backup every object is one file under its hash.
         files = [path for path in (tmp_path / "backup" / "objects").rglob("*") if path.is_file()]
@@ -193,18 +171,18 @@ def test_a_backup_from_a_bucket_is_restored_into_another_database_and_bucket(
         assert len(UPLOAD) in {path.stat().st_size for path in files}
         empty = replace(store, prefix="elsewhere")
         assert empty.sizes() == {}
-        other = Operator(empty_database, empty, tmp_path / "restored", capsys, monkeypatch)
-        assert other.does("restore", str(tmp_path / "backup"))[0] is ExitCode.OK
+        there = (empty_database, empty, "restored")
+        assert does(*there, "restore", str(tmp_path / "backup"))[0] is ExitCode.OK
         assert empty.sizes() == store.sizes()
-        code, told = other.does("fsck")
-        assert (code, told.splitlines()[-1]) == (ExitCode.OK, COUNTED)
+        code, said = does(*there, "fsck")
+        assert (code, said.splitlines()[-1]) == (ExitCode.OK, COUNTED)
         # And a part that goes missing is missed.
         lost = next(key for key in empty.sizes() if key.startswith("parts/"))
         empty.remove(lost)
-        code, told = other.does("fsck", "--json")
+        code, said = does(*there, "fsck", "--json")
         assert code is ExitCode.CHECK_FAILED
-        assert [one["code"] for one in json.loads(told)["findings"]] == ["dataset-missing"]
-        # What is there no more does not stop a backup; it is told.
-        code, told = other.does("backup", str(tmp_path / "damaged"), "--json")
+        assert [one["code"] for one in json.loads(said)["findings"]] == ["dataset-missing"]
+        # What is there no more does not stop a backup; it is named.
+        code, said = does(*there, "backup", str(tmp_path / "damaged"), "--json")
         assert code is ExitCode.CHECK_FAILED
-        assert (len(json.loads(told)["damaged"]), json.loads(told)["objects"]) == (1, 3)
+        assert (len(json.loads(said)["damaged"]), json.loads(said)["objects"]) == (1, 3)
