@@ -634,10 +634,14 @@ def handed_back(folder: Path) -> str:
             "id": key[:5],
             "readings": readings,
             "shown": [{"no": no} for no in names],
+            # In one of two members, and among copies that no other question has.
+            f"odd{number % 2}": key[5:9],
+            **{sha256_hex(f"{number}.{copy}".encode())[:9]: key[5:9] for copy in range(12)},
         }
         right: JsonObject = {
             "colour": {"id": key[:5], "label": key[-1]},
             "hint": key[:5],
+            "moves": key[5:9],
             "last": cast("int", readings[-1]) + number % 3 - 1,
             "all": names,
         }
@@ -648,6 +652,7 @@ def handed_back(folder: Path) -> str:
         said: JsonObject = {
             "colour": {"id": given["id"]},
             "hint": given["id"],
+            "moves": given.get("odd0", given.get("odd1")),
             "last": given["readings"][-1],
             "all": [one["no"] for one in given["shown"]],
         }
@@ -656,6 +661,7 @@ def handed_back(folder: Path) -> str:
     scorers = {
         "colour": "field_match",
         "hint": "exact_match",
+        "moves": "exact_match",
         "last": "numeric_tolerance",
         "all": "set_f1",
     }
@@ -674,7 +680,7 @@ def handed_back(folder: Path) -> str:
     }
     finished = pilot_stage(folder, asked, changes=changes).run(ScriptedAdapter(answer))
     certificate: Any = finished.document("certificate.json")
-    assert certificate["scores"] == {"colour": 0.5, "hint": 1, "last": 1, "all": 1}
+    assert certificate["scores"] == {name: 0.5 if name == "colour" else 1 for name in scorers}
     assert {f"interchangeable-answers:{name}" for name in scorers} <= {*certificate["findings"]}
     return f"paid: {findings_of(finished, 'baseline', 'interchangeable')}"
 

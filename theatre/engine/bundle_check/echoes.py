@@ -15,7 +15,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 MOST_PLACES = 100
 """Of an answer, each before all below it; of its members those that are asked for first."""
 
-MOST_SOURCES = 10
+MOST_SOURCES = 100
 """Of what stands in a question more often, the places that come first by their names."""
 
 Steps = tuple[str, ...]
@@ -27,11 +27,15 @@ class Copies(NamedTuple):
     values: dict[Steps, Counter[str]]
     pairs: dict[Steps, Counter[Steps]]
 
-    def source(self, steps: Steps, form: bytes, places: Iterable[Steps]) -> Steps | None:
-        """Return from which of the places a value was copied: there more often than it comes."""
+    def sources(self, steps: Steps, form: bytes, places: set[Steps]) -> list[Steps]:
+        """Return from where a value was copied, the places that it stands at first.
+
+        That is where it stands more often than it comes; none, where it stands at none of these.
+        """
         times, most = self.pairs[steps], self.values[steps][sha256_hex(form)]
-        known = [one for one in places if times[one] > most]
-        return max(known, key=lambda one: (times[one], one), default=None)
+        often = [one for one in times if times[one] > most]
+        often.sort(key=lambda one: (one in places, times[one], one), reverse=True)
+        return often if often and often[0] in places else []
 
 
 def copies_among(answered: Iterable[tuple[JsonObject, JsonObject, frozenset[str]]]) -> Copies:
@@ -59,9 +63,9 @@ def copied_from(
     def copied(steps: Steps, value: JsonValue) -> JsonValue:
         if steps in copies.pairs:
             form = canonical_bytes(value)
-            source = copies.source(steps, form, held.get(form, []))
-            if source is not None:
-                return there.get(source, value)
+            sources = copies.sources(steps, form, {*held.get(form, [])})
+            if sources:
+                return next((there[one] for one in sources if one in there), value)
         if isinstance(value, list):
             return [copied((*steps, str(number)), one) for number, one in enumerate(value)]
         if isinstance(value, dict):

@@ -16,7 +16,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 MAX_PLACES = 100
 """So many places of an answer are looked at, of all its members those that are asked for first."""
 
-MAX_SOURCES = 10
+MAX_SOURCES = 100
 """So many places of a question that hold the same."""
 
 _SHORT = 64
@@ -83,7 +83,7 @@ class Echoes:
     ) -> Outputs:
         """Return outputs with what was copied from their question copied from another one.
 
-        As it was, where that has nothing at that place.
+        As it was, where that has nothing at any such place.
         """
         if self._construct_id not in hops:
             return hops
@@ -100,7 +100,10 @@ class Echoes:
                 least = self._alike[place][key]
                 known = [(times[one], one) for one in standing.get(key, ()) if times[one] > least]
                 if known:
-                    return others.get(max(known)[1], value)
+                    # A place that differs from question to question is none the less a copy's.
+                    often = [(n, one) for one, n in times.items() if n > least]
+                    ranked = sorted(known, reverse=True) + sorted(often, reverse=True)
+                    return next((others[one] for _, one in ranked if one in others), value)
             if isinstance(value, dict):
                 return {name: moved(one, (*place, name)) for name, one in value.items()}
             if isinstance(value, list):
