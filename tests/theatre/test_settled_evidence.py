@@ -16,6 +16,7 @@ from tests.theatre.runs import (
     PILOT,
     PILOT_FINDINGS,
     REFUSED,
+    SANITISED,
     VERSION,
     WRONG,
     Finished,
@@ -331,6 +332,18 @@ def test_a_scorer_that_changes_what_it_is_shown_changes_no_evidence(tmp_path: Pa
         "recall": 0.5,
     }
     assert cast("JsonObject", call["request"])["input_data"] == {"seq": 1}
+
+
+def test_a_run_of_more_than_a_thousand_ends_in_its_first_part_and_is_checked(
+    tmp_path: Path,
+) -> None:
+    asked = episodes(1001, dict.fromkeys(range(2, 600, 2), ERROR))
+    stage = pilot_stage(tmp_path, asked, changes=SANITISED)
+    finished = stage.run(ScriptedAdapter(answer_as_asked))
+    assert [path.name for path in (finished.bundle / "invocations").iterdir()] == [
+        "part-00001.jsonl"
+    ]
+    assert checked(finished.bundle).consistent
 
 
 def test_past_a_thousand_episodes_the_records_lie_in_parts(tmp_path: Path) -> None:

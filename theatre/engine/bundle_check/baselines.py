@@ -364,7 +364,9 @@ class _Baselines:
             parts = range(1, -(-total // PART_SIZE) + 1)
             paths = {PART_SIZE * (n - 1) + 1: f"invocations/part-{n:05d}.jsonl" for n in parts}
         for first, path in paths.items():
-            for seq, line in enumerate(self._folder.lines(path), start=first):
+            # A run that failures ended has asked for no more than its first parts.
+            lines = self._folder.lines(path) if path in self._folder.files else ()
+            for seq, line in enumerate(lines, start=first):
                 if seq in self._drawn:
                     sent = at(parse_object(line), "calls", 0, "request", "input_data")
                     yield None if isinstance(sent, Nothing) else sent
