@@ -167,16 +167,20 @@ def by_hand(train: list[Row], holdout: list[Row], weights: Row) -> dict[str, Any
         return {"difference": published, "beyond_sampling_error": None}
     moves = contributions([*train, *holdout], weights)
     squares = sum((move**2 for move in moves), Fraction(0))
-    sizes = [sum(bool(row.keys() & weights.keys()) for row in rows) for rows in parts]
+    sizes = [sum(counts_in(row, weights) for row in rows) for rows in parts]
     variance = squares / (len(moves) - 1) * sum(Fraction(1, size) for size in sizes)
     beyond = difference**2 > Z**2 * variance
     return {"difference": published, "beyond_sampling_error": beyond}
 
 
+def counts_in(row: Row, weights: Row) -> bool:
+    return any(weights.get(c) for c in row)
+
+
 def contributions(rows: list[Row], weights: Row) -> list[Fraction]:
     """Return how much each counted episode adds to, or takes from, the weighted mean, times n."""
     columns = {c: [row[c] for row in rows if c in row] for c in weights}
-    counted = [row for row in rows if row.keys() & weights.keys()]
+    counted = [row for row in rows if counts_in(row, weights)]
     return [
         sum(
             (
@@ -204,7 +208,8 @@ def split_runs(draw: st.DrawFn) -> Run:
         draw(row.map(partial(graded, seq, levels[-1])) | episode_results(seq, criteria))
         for seq in range(1, 1 + draw(st.integers(0, 24)))
     ]
-    weights = {criterion: draw(st.integers(1, 9)) for criterion in criteria}
+    weights = {criterion: draw(st.integers(0, 9)) for criterion in criteria}
+    weights["a"] += not any(weights.values())
     return Run(weights=weights, split=draw(st.sampled_from([0.2, 0.5])), episodes=tuple(episodes))
 
 
@@ -214,6 +219,15 @@ def graded(seq: int, top: int, row: dict[str, int | None]) -> ScoredEpisode:
         for c, level in row.items()
     }
     return episode(seq, scores)
+
+
+def test_episodes_that_count_without_weight_do_not_sharpen_the_composite() -> None:
+    train = [{"b": score} for score in (NANO, NANO, NANO, 360_000_000, 0, 0, 0, 0)]
+    holdout = [{"b": NANO}] * 4
+    weights = {"a": Fraction(0), "b": Fraction(1)}
+    silent = [{"a": NANO}, {"a": 0}] * 10
+    gap = gap_of([*train, *silent], [*holdout, *silent], weights)
+    assert gap["composite_score"] == gap["b"]
 
 
 @settings(deadline=None, max_examples=200 if SOAK else 50)

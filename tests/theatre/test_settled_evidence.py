@@ -13,6 +13,7 @@ from tests.theatre.forged_bundle import episode_leaves, load, tree_root
 from tests.theatre.runs import (
     BEGIN,
     ERROR,
+    LATE,
     PILOT,
     PILOT_FINDINGS,
     REFUSED,
@@ -28,6 +29,7 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.audit_chain import verify_chain
+from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
@@ -344,6 +346,21 @@ def test_a_run_of_more_than_a_thousand_ends_in_its_first_part_and_is_checked(
         "part-00001.jsonl"
     ]
     assert checked(finished.bundle).consistent
+
+
+def test_a_gap_behind_the_end_of_a_run_is_one_in_its_part(tmp_path: Path) -> None:
+    changes: dict[str, JsonValue] = {
+        "/schema_version": "2.2.0",
+        "/execution_policy/repeats": 2,
+        "/execution_policy/failure_threshold": 0,
+    }
+    stage = pilot_stage(tmp_path, episodes(1001, {9: ERROR}), changes=changes)
+    finished = stage.run(ScriptedAdapter(answer_as_asked))
+    found = [record["seq"] for record in finished.lines("invocations/part-00001.jsonl")]
+    assert found[:9] == [*range(1, 10)]
+    assert found[9:] != [*range(10, 1 + len(found))]
+    assert checked(finished.bundle).consistent
+    assert verify(finished.bundle, now=LATE).word == "consistent"
 
 
 def test_past_a_thousand_episodes_the_records_lie_in_parts(tmp_path: Path) -> None:

@@ -268,14 +268,14 @@ def set_aside(theatre_id: str, output_dir: Path, drafts: Path) -> None:
 
 
 class InvocationWriter:
-    """Writes invocation records in dataset order: a file each, or parts of 1,000 lines."""
+    """Writes invocation records in dataset order: a file each, or one for 1,000 episodes."""
 
     def __init__(self, builder: EvidenceBundleBuilder, *, in_parts: bool) -> None:
         self._builder = builder
         self._in_parts = in_parts
         self._stack = contextlib.ExitStack()
         self._part: _SummedFile | None = None
-        self._written = 0
+        self._name = ""
 
     def __enter__(self) -> Self:
         """Start without an open part."""
@@ -295,12 +295,12 @@ class InvocationWriter:
         if not self._in_parts:
             self._builder.write_lines(f"invocations/episode_{seq:06d}.json", [line])
             return
-        if self._part is None or self._written % PART_SIZE == 0:
+        # By its number: behind the end of a run some are answered, and others between them are not.
+        name = f"invocations/part-{(seq - 1) // PART_SIZE + 1:05d}.jsonl"
+        if self._part is None or name != self._name:
             self._stack.close()
-            name = f"invocations/part-{self._written // PART_SIZE + 1:05d}.jsonl"
-            self._part = self._stack.enter_context(self._builder.open_file(name))
+            self._part, self._name = self._stack.enter_context(self._builder.open_file(name)), name
         self._part.write(line)
-        self._written += 1
 
 
 class _SummedFile:

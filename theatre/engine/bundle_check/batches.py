@@ -224,11 +224,17 @@ def stored_records(folder: BundleFolder, total: int | None, ledger: Ledger) -> I
             if not in_parts:
                 yield _item(folder.read(path), path, number, ledger)
                 continue
+            position, last = (number - 1) * PART_SIZE, number * PART_SIZE
             for line, raw in enumerate(folder.lines(path), start=1):
-                if line > PART_SIZE:
-                    raise DefectError(f"{path} with at most {PART_SIZE} lines", "more")
-                position = (number - 1) * PART_SIZE + line
-                yield _item(raw, f"{path} line {line}", position, ledger)
+                if position == last:
+                    raise DefectError(f"{path} with records up to episode {last}", "more")
+                item = _item(raw, f"{path} line {line}", position + 1, ledger)
+                seq = None if item.record is None else at(item.record.document, "seq")
+                if is_whole(seq) and position < seq <= last:
+                    # What lies between was not answered before the run was over.
+                    item = item._replace(position=seq)
+                position = item.position
+                yield item
 
 
 def _list_numbered(folder: BundleFolder, pattern: re.Pattern[str]) -> list[tuple[int, str]]:

@@ -349,13 +349,14 @@ class Evidence:
     def records(self) -> dict[int, tuple[bytes, Asked]]:
         """Sequence number → the record's bytes with its line feed, and what it says."""
         records: dict[int, tuple[bytes, Asked]] = {}
+        last = 0
         for path in (one for one in self.paths if one.startswith("invocations/")):
             for line, (raw, value) in enumerate(self.lines(path), 1):
                 asked = asked_of(self.committed, self.dataset, value)
                 # In its place, so that no episode is there twice with the better of two answers.
-                if (path, line) != place_of(asked.seq, len(self.dataset)):
+                if path != path_of(asked.seq, len(self.dataset)) or asked.seq <= last:
                     raise DefectError(f"{path}, line {line}: a record of episode {asked.seq}")
-                records[asked.seq] = (raw + b"\n", asked)
+                records[asked.seq], last = (raw + b"\n", asked), asked.seq
         return records
 
     @cached_property
@@ -629,9 +630,8 @@ def value_at(value: Any, steps: list[str]) -> object:  # noqa: ANN401 - any JSON
     return value
 
 
-def place_of(seq: int, episodes: int) -> tuple[str, int]:
-    """Return the file and the line in which the record of an episode lies."""
+def path_of(seq: int, episodes: int) -> str:
+    """Return the file in which the record of an episode lies."""
     if episodes <= PER_FOLDER:
-        return f"invocations/episode_{seq:06d}.json", 1
-    part, place = divmod(seq - 1, PER_PART)
-    return f"invocations/part-{part + 1:05d}.jsonl", place + 1
+        return f"invocations/episode_{seq:06d}.json"
+    return f"invocations/part-{(seq - 1) // PER_PART + 1:05d}.jsonl"

@@ -45,7 +45,7 @@ from theatre.engine.bundle_check.arithmetic import (
     weakest_isolation,
     wilson,
 )
-from theatre.engine.bundle_check.bundle_reader import Evidence, place_of
+from theatre.engine.bundle_check.bundle_reader import Evidence, path_of
 from theatre.engine.bundle_check.data_audit import (
     BASELINES,
     INTERCHANGEABLE,
@@ -112,7 +112,7 @@ def check_inventory(evidence: Evidence) -> Problems:
     named = {f"ground_truth/{name}" for name in evidence.ground_truth_files()}
     opened = {f"hitl/{detail['step_id']}.jsonl" for detail in evidence.details("hitl_opened")}
     total = len(evidence.dataset)
-    places = {place_of(seq, total)[0] for seq in range(1, total + 1)}
+    places = {path_of(seq, total) for seq in range(1, total + 1)}
     called = places.intersection(evidence.paths)
     for path in sorted({*evidence.required, *named, *opened, *called} ^ set(evidence.paths)):
         yield f"{path}: {'one too many' if path in evidence.paths else 'missing'}"

@@ -39,17 +39,19 @@ class JointMoments:
 
     `pairs` has, over the episodes that count in both of two criteria, `count`, `first`, `second`
     and `product`: sums of their number and of scores in billionths. `episodes` is how many count
-    in at least one criterion.
+    in at least one criterion of those with a weight, which `weighted` are.
     """
 
     pairs: dict[tuple[str, str], Counter[str]]
+    weighted: frozenset[str]
     episodes: int = 0
 
     @classmethod
     def of(cls, plans: Sequence[CriterionPlan]) -> JointMoments:
         """Return the moments of no episode."""
         criteria = [plan.criterion_id for plan in plans]
-        return cls({pair: Counter() for pair in combinations_with_replacement(criteria, 2)})
+        pairs = {pair: Counter[str]() for pair in combinations_with_replacement(criteria, 2)}
+        return cls(pairs, frozenset(plan.criterion_id for plan in plans if plan.weight))
 
     def add(self, scores: Mapping[str, CriterionResult], times: int = 1) -> None:
         """Take so many episodes with the same results: a failure is 0, any other gap nothing."""
@@ -58,7 +60,7 @@ class JointMoments:
             for criterion, result in scores.items()
             if isinstance(result, Scored) or result is Verdict.MISSING
         }
-        self.episodes += times * bool(counted)
+        self.episodes += times * (not self.weighted.isdisjoint(counted))
         for (one, other), sums in self.pairs.items():
             if one in counted and other in counted:
                 first, second = times * counted[one], counted[other]
@@ -67,7 +69,7 @@ class JointMoments:
     def plus(self, other: JointMoments) -> JointMoments:
         """Return the moments of both parts together."""
         pairs = {pair: sums + other.pairs[pair] for pair, sums in self.pairs.items()}
-        return JointMoments(pairs, self.episodes + other.episodes)
+        return JointMoments(pairs, self.weighted, self.episodes + other.episodes)
 
     def count(self, criterion: str) -> int:
         """Return how many episodes count in `criterion`."""

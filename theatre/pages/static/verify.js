@@ -149,7 +149,7 @@ async function checkInventory(bundle) {
   }
   same("manifest.json", found, Object.fromEntries(inventory.map((one) => [one?.path, one])));
   same("manifest.json/file_inventory", Object.values(found), inventory);
-  const records = bundle.dataset.map((_, at) => placeOf(at + 1, bundle.dataset.length)[0]);
+  const records = bundle.dataset.map((_, at) => pathOf(at + 1, bundle.dataset.length));
   const wanted = new Set([
     ...REQUIRED,
     ...Object.keys(bundle.groundTruth).map((name) => `ground_truth/${name}`),
@@ -1095,13 +1095,15 @@ class Bundle {
   get records() {
     return this.once("records", () => {
       const found = new Map();
+      let last = 0;
       for (const path of this.paths.filter((one) => one.startsWith("invocations/")))
-        for (const [at, [text, record]] of this.lines(path).entries()) {
-          const [wanted, line] = placeOf(record.seq, this.dataset.length);
+        for (const [text, record] of this.lines(path)) {
+          const { seq } = record;
           // In its place, so that no episode is there twice with the better of two answers.
-          const isInPlace = path === wanted && line === at + 1 && record.seq <= this.dataset.length;
-          expect(isInPlace, `${path}: a record of another episode`);
-          found.set(record.seq, { text, ...readRecord(record) });
+          const isInPlace = path === pathOf(seq, this.dataset.length) && seq > last;
+          expect(isInPlace && seq <= this.dataset.length, `${path}: a record of another episode`);
+          found.set(seq, { text, ...readRecord(record) });
+          last = seq;
         }
       return found;
     });
@@ -1110,11 +1112,11 @@ class Bundle {
 
 const PER_PART = 1000;
 
-/** The file, and the line in it, of the record of an episode. */
-function placeOf(seq, episodes) {
-  if (episodes <= PER_PART) return [`invocations/episode_${String(seq).padStart(6, "0")}.json`, 1];
+/** The file of the record of an episode. */
+function pathOf(seq, episodes) {
+  if (episodes <= PER_PART) return `invocations/episode_${String(seq).padStart(6, "0")}.json`;
   const part = Math.floor((seq - 1) / PER_PART) + 1;
-  return [`invocations/part-${String(part).padStart(5, "0")}.jsonl`, ((seq - 1) % PER_PART) + 1];
+  return `invocations/part-${String(part).padStart(5, "0")}.jsonl`;
 }
 
 function readRecord(record) {
