@@ -29,6 +29,7 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.audit_chain import verify_chain
+from theatre.engine.bundle_check.report import at
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
 from theatre.engine.clock import parse_rfc3339
@@ -345,6 +346,19 @@ def test_a_run_of_more_than_a_thousand_ends_in_its_first_part_and_is_checked(
     assert [path.name for path in (finished.bundle / "invocations").iterdir()] == [
         "part-00001.jsonl"
     ]
+    assert checked(finished.bundle).consistent
+
+
+def test_what_few_episodes_expect_is_held_against_their_own_questions(tmp_path: Path) -> None:
+    # In a set of these three 44 comes first.
+    asked: list[JsonObject] = [
+        {"episode_id": f"pilot-{seq}", "input_data": {"colour": f"red {seq}"}}
+        | ({"expected_output": {"colour": f"red {seq}"}} if seq in {5, 44, 54} else {})
+        for seq in range(1, 61)
+    ]
+    finished = pilot_stage(tmp_path, asked, changes=SANITISED).run(ScriptedAdapter())
+    baselines = cast("JsonObject", finished.document("certificate.json")["baselines"])
+    assert at(baselines, "criteria", "colour", "copied", "score") == 1
     assert checked(finished.bundle).consistent
 
 

@@ -359,7 +359,7 @@ class _Baselines:
         """Yield what was sent in each of them, as its record has it."""
         total = self._scoring.tally.episodes
         if total <= PART_SIZE:
-            paths = {seq: f"invocations/episode_{seq:06d}.json" for seq in self._drawn}
+            paths = {seq: f"invocations/episode_{seq:06d}.json" for seq in sorted(self._drawn)}
         else:
             parts = range(1, -(-total // PART_SIZE) + 1)
             paths = {PART_SIZE * (n - 1) + 1: f"invocations/part-{n:05d}.jsonl" for n in parts}
