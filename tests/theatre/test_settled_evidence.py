@@ -351,11 +351,10 @@ def test_a_run_of_more_than_a_thousand_ends_in_its_first_part_and_is_checked(
 
 def test_what_few_episodes_expect_is_held_against_their_own_questions(tmp_path: Path) -> None:
     # In a set of these three 44 comes first.
-    asked: list[JsonObject] = [
-        {"episode_id": f"pilot-{seq}", "input_data": {"colour": f"red {seq}"}}
-        | ({"expected_output": {"colour": f"red {seq}"}} if seq in {5, 44, 54} else {})
-        for seq in range(1, 61)
-    ]
+    asked = episodes(60)
+    for seq, one in enumerate(asked, 1):
+        one["input_data"] = {"colour": f"red {seq}"}
+        one["expected_output"] = {"colour": f"red {seq}"} if seq in {5, 44, 54} else None
     finished = pilot_stage(tmp_path, asked, changes=SANITISED).run(ScriptedAdapter())
     baselines = cast("JsonObject", finished.document("certificate.json")["baselines"])
     assert at(baselines, "criteria", "colour", "copied", "score") == 1
