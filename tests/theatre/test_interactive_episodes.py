@@ -1,6 +1,7 @@
 """Episodes of several calls: a runner asks, the check plays the whole episode again."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from theatre.engine.bundle_check.report import DefectError
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.coin import Draws
-from theatre.engine.errors import ProgrammeError
+from theatre.engine.errors import DatasetError, ProgrammeError
 from theatre.engine.models import EpisodePlay, EpisodeRunner
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import RunContext
@@ -147,6 +148,20 @@ def test_training_records_hold_what_the_runner_made_of_it(run: Finished) -> None
 
 def test_a_turn_that_fails_is_the_last_and_leaves_no_result(run: Finished) -> None:
     assert (len(run.calls(2)), run.record(2)["episode_result"]) == (2, None)
+
+
+def test_an_episode_that_asks_nothing_ends_its_run(tmp_path: Path) -> None:
+    """So do two probes whose first attempts the control loop does not reject."""
+
+    def asks_nothing(input_data: JsonObject, _: str) -> EpisodePlay:
+        if input_data["seq"] == 1:
+            yield {}
+        return {}
+
+    stage = pilot_stage(tmp_path, episodes(3), changes=PLAYED)
+    runners = {"countdown": replace(RUNNER, play=asks_nothing)}
+    with pytest.raises(DatasetError, match="got pilot-2, which ends before its first call"):
+        stage.run(ScriptedAdapter(), around=partial(replace, runners=runners))
 
 
 def test_the_check_plays_every_episode_again(run: Finished) -> None:

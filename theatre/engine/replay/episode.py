@@ -18,7 +18,7 @@ from typing import NamedTuple
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.clock import SteadyClock, format_rfc3339
 from theatre.engine.coin import Draws
-from theatre.engine.errors import ProgrammeError
+from theatre.engine.errors import DatasetError, ProgrammeError
 from theatre.engine.models import (
     FIRST,
     JUDGE_SEED,
@@ -302,7 +302,10 @@ class EpisodeCaller:
         return [task.result() for task in tasks]
 
     async def _play(self, episode: GroundTruthEpisode, runner: EpisodeRunner) -> CalledEpisode:
-        """Call turn after turn, as the runner asks; one that does not succeed is the last."""
+        """Call turn after turn, as the runner asks; one that does not succeed is the last.
+
+        DatasetError where it asks nothing: there is no answer to score, and none to record.
+        """
         made, result = _Round(FIRST), None
         play = runner.play(episode.input_data, self._draws.play_seed(episode.episode_id))
         try:
@@ -316,6 +319,11 @@ class EpisodeCaller:
         except StopIteration as ended:
             result = ended.value
             made.outputs = {self._hops[0].construct_id: result}
+        if not made.calls:
+            raise DatasetError(
+                f"expected an episode in which runner {runner.pin} asks something, got "
+                f"{episode.episode_id}, which ends before its first call"
+            )
         record = PlayedRecord(
             seq=episode.seq,
             episode_id=episode.episode_id,
