@@ -138,7 +138,8 @@ async def _rating(
         )
     except (NotFoundError, InvalidTransitionError):
         return None
-    return rating_document(theatre_id, found).model_dump(mode="json")
+    asked = rating_document(theatre_id, found).model_dump(mode="json")
+    return {**asked, "has_scored": found.desk.has_scored(reader.username)}
 
 
 @router.get("/theatres/{theatre_id}/live")

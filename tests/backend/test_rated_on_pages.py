@@ -115,6 +115,8 @@ def test_a_person_signs_in_and_scores_item_by_item(
     assert (scored.status, scored.headers["location"]) == (303, path)
     rows = database.rows("SELECT identity, score FROM human_scores")
     assert [(row["identity"], row["score"]) for row in rows] == [("bob", 4), ("bob", 4)]
+    assert "Your scores are recorded" in text(after := bob.open(path))
+    assert "Send all scores" not in text(after)
     again = bob.send(f"{path}/scores", form)
     assert (again.status, "expected one score a person" in text(again)) == (422, True)
     leave = form_token(bob.open(path), f"{path}/sign-out")

@@ -5,6 +5,7 @@ so that no page can show more than it does.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -22,6 +23,9 @@ _MOST_CHARTS = 4
 _TICKS = 4
 _MOST_VERSIONS = len(svg.MARKS)
 _MOST_CHOICES = 11
+_MOST_OF_AN_ITEM = 20_000
+"""So many characters of a question, and of an answer, people are shown."""
+_LINE_BREAK = re.compile(r"(\\\\)|\\n")
 TIERS = {"PROVEN": "proven", "BACKTESTED": "backtested", "UNVERIFIED": "unverified"}
 FAMILIES = {"replay": "A construct answers recorded questions", "market": "A market decides"}
 STEPS = {
@@ -218,15 +222,18 @@ def rubric_form(
     low, high = scale["min"], scale["max"]
     is_whole = float(low).is_integer() and float(high).is_integer() and high - low < _MOST_CHOICES
     choices = [f"{value:g}" for value in range(int(low), int(high) + 1)] if is_whole else []
+    asked = []
+    for one in rating["items"]:
+        sent = _as_text(one["input_data"])
+        answers = {name: _as_text(said) for name, said in one["answers"].items()}
+        longest = max(map(len, (sent, *answers.values())))
+        is_cut = longest > _MOST_OF_AN_ITEM
+        asked.append({"input": sent, "answers": answers.items(), "is_cut": is_cut})
     return {
+        "has_scored": False,
         **rating,
-        "asked": [
-            {
-                "input": _as_text(one["input_data"]),
-                "answers": [(name, _as_text(said)) for name, said in one["answers"].items()],
-            }
-            for one in rating["items"]
-        ],
+        "asked": asked,
+        "most": _MOST_OF_AN_ITEM,
         "low": f"{low:g}",
         "high": f"{high:g}",
         "choices": [(value, scale["labels"].get(value)) for value in choices],
@@ -237,7 +244,9 @@ def rubric_form(
 
 
 def _as_text(value: object) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False)
+    """Return JSON whose texts break their lines: people read letters here."""
+    written = json.dumps(value, indent=1, ensure_ascii=False)
+    return _LINE_BREAK.sub(lambda found: found[1] or "\n", written)
 
 
 def sign_in_page(theatre_id: str, *, token: str, error: str | None, username: str = "") -> str:

@@ -187,3 +187,14 @@ def test_what_others_wrote_adds_no_element(text: str) -> None:
         assert "\u202e" not in page
         assert "\0" not in page
         assert len(page) < 400_000
+
+
+def test_people_read_lines_as_lines_and_are_told_of_what_is_cut() -> None:
+    """Lies behind what a page shows were scored as what stands before them."""
+    told = given("Yours,\nthe \\new office")["theatre"]
+    page = rendered("theatre", told)
+    assert "Yours,\nthe \\\\new office" in page
+    assert "Not all of it fits" not in page
+    told["rating"]["items"][0]["answers"] = {"one": {"a": "true " * 4_000 + "a lie"}}
+    page = rendered("theatre", told)
+    assert ("a lie" in page, "Not all of it fits on this page" in page) == (False, True)

@@ -220,6 +220,10 @@ class HumanReview(NamedTuple):
             counts[names.setdefault(identity(name), name)] += 1
         return dict(counts)
 
+    def has_scored(self, scorer: str) -> bool:
+        """Return whether a person has rated anything."""
+        return identity(scorer) in map(identity, self.answered)
+
     @property
     def complete_scorers(self) -> int:
         """Return how many people have rated every item."""
