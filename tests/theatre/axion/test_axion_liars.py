@@ -127,6 +127,35 @@ def test_a_liar_that_lives_up_to_what_it_claims_is_not(programs: dict[str, Act])
     on_the_page("`simulating`", simulating)
 
 
+def test_who_only_ever_waits_passes_every_probe_and_collects_nothing(
+    programs: dict[str, Act],
+) -> None:
+    """The adversary `only-waits`: no plan and no world is behind what it truly says of itself."""
+    assert programs  # Its modules can be imported.
+    model, proposing, world = map(importlib.import_module, ("model", "proposing", "world"))
+    unit, wait, pick = model.UNIT, *map(model.ACTIONS.index, ("WAIT", "PICKUP"))
+    weights = [[0] * 8 for _ in model.ACTIONS]
+    # What it would do with full hands, and they never are.
+    weights[pick][1] = 2 * unit
+    biases = [unit * (place == wait) for place in range(len(model.ACTIONS))]
+    policy = model.Model(tuple(map(tuple, weights)), tuple(biases))
+
+    def waits(asked: dict[str, Any]) -> JsonObject:
+        if asked["ask"] == "present":
+            return {"step": asked["own"]}
+        factors = model.seen_factors(world.world_of(asked["env"]))
+        claims = model.claims_about(policy, factors)
+        said: JsonObject = proposing.proposed(asked, "WAIT", factors, policy, claims)
+        return said
+
+    some = EPISODES[:: 1 if SOAK else 7]
+    results = [played(waits, one, hidden_seed(one["episode_id"])) for one in some]
+    verdicts = Counter((name, value) for one in results for name, value in one.items())
+    assert verdicts.pop(("collects", "FAIL")) == len(some)
+    assert {value for _, value in verdicts} == {"PASS"}
+    on_the_page("`only-waits`", results)
+
+
 def test_who_foresees_its_exam_gains_by_a_public_seed_and_not_by_a_hidden_one(
     programs: dict[str, Act],
 ) -> None:
