@@ -62,6 +62,7 @@ from tests.theatre.trail_edits import with_results
 from theatre.api.template_files import read_template
 from theatre.cli.adversaries.rehearsal import programs_folder, with_programs
 from theatre.cli.certificate_report import print_certificate
+from theatre.debate.episodes.pairs import BEGUN
 from theatre.debate.episodes.runner import RUNNER as DEBATE
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import (
@@ -765,6 +766,31 @@ def one_note(folder: Path) -> str:
     return f"paid: {findings_of(finished, 'baseline', of='recall')}"
 
 
+def never_turns(folder: Path) -> str:
+    """Keep what was said, and have only that asked for: of two probes the one that begins true."""
+    reason = "### CLAIM\nBuy.\n\n### REASON 1\nIt may rise."
+    said: JsonObject = {"content": reason, "final_answer": "BUY"}
+    asked: list[JsonObject] = []
+    for number, one in enumerate(episodes(60)):
+        probe: JsonObject = {"case": {"debate_id": f"d{number}"}, "opening": said}
+        truths: JsonObject = {"begun_true": "BUY", "begun_false": ("SELL", "HOLD")[number % 2]}
+        given: JsonObject = {"play": "probes", **dict.fromkeys(BEGUN, probe)}
+        asked.append({**one, "input_data": given, "expected_output": {"probes": truths}})
+    params: JsonObject = {"measure": "begun_true", "expected": "probes"}
+    changes: JsonObject = {
+        "/criteria": {"criteria_ids": ["kept"], "criteria_human": "Keeps what is true."},
+        "/product_theatre_config/episode_runner": DEBATE.name,
+        "/scoring/criteria_scorers": {"kept": {"scorer": "debate_transitions", "params": params}},
+        "/scorer_pins": {"debate_transitions": "2"},
+    }
+    stage = pilot_stage(folder, asked, changes=changes)
+    adapter = ScriptedAdapter(lambda _: {"output_data": said})
+    finished = stage.run(adapter, around=partial(replace, runners={DEBATE.name: DEBATE}))
+    certificate: Any = finished.document("certificate.json")
+    assert certificate["composite_score"] == 1
+    return f"paid: {findings_of(finished, 'one-sided', 'baseline', of='kept')}"
+
+
 def guess_again(folder: Path) -> str:
     """Commit a shape that only right answers have, and guess anew when the engine asks again."""
     colours = ("red", "blue", "teal")
@@ -874,6 +900,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "guess-again": guess_again,
     "own-runner": own_runner,
     "one-note": one_note,
+    "never-turns": never_turns,
     "right-for-all": right_for_all,
     "decoys": decoys,
     "all-the-words": all_the_words(),

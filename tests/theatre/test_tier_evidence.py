@@ -377,3 +377,29 @@ def test_a_model_that_judges_its_own_answers_is_named(
     )
     assert [*scorer_findings(template, product_template(template))] == named
     assert Plan(template).scorer_findings() == named
+
+
+@pytest.mark.parametrize(
+    ("weight", "named"), [(0.1, []), (0.09, ["one-sided:kept"]), (0, ["one-sided:kept"])]
+)
+def test_what_a_habit_is_enough_for_is_named_where_little_asks_for_both(
+    weight: float, named: list[str]
+) -> None:
+    """The adversary `never-turns`: to keep what was said is all of one side of control."""
+    measures = {"kept": "begun_true", "both": "turned_and_kept"}
+    weights: JsonObject = {"kept": 1 - weight, "both": weight} if weight else {"kept": 1}
+    changes: dict[str, JsonValue] = {
+        "/criteria/criteria_ids": [*weights],
+        "/criteria/weights": weights,
+        "/scoring/criteria_scorers": {
+            name: {
+                "scorer": "debate_transitions",
+                "params": {"measure": measures[name], "expected": "probes"},
+            }
+            for name in weights
+        },
+        "/product_theatre_config/episode_runner": "debate",
+    }
+    template = with_changes(TEMPLATE, changes)
+    assert [*scorer_findings(template, product_template(template))] == named
+    assert Plan(template).scorer_findings() == named

@@ -72,6 +72,7 @@ FINDINGS: Mapping[str, str] = {
     "form-alone": "{} has no right answer: one in good form to any question has all of it",
     "judges-itself": "A judge of {} is the model whose answers it judges",
     "unweighted-judge": "{} counts for little, though the same judge's word counts elsewhere",
+    "one-sided": "All of {} is had by always keeping an answer, always changing it, or a bad start",
     "one-expectation": "One answer is always expected for {}: saying it each time may do",
     "baseline-meets-interval": "On {} an answer without any work does as well",
     "interchangeable-answers": "On {} its answers do as well for other questions than their own",

@@ -76,6 +76,9 @@ SIDES: Final = {"axion_pair": ("honest", "pseudo")}
 """Runner of several constructs → the member of its result that is about each, in their order."""
 FORM_SCORERS: Final = {"freshness_decay", "json_schema", "record_completeness", "timestamp_order"}
 """Exact ones that hold an answer to an expectation only where `params` name one, or never."""
+TRANSITIONS: Final = "debate_transitions"
+BOTH_SIDES: Final = "turned_and_kept"
+"""The scorer of what control did, and its one measure that no single habit is enough for."""
 
 Document = dict[str, Any]
 Verdict = int | str
@@ -177,6 +180,12 @@ class Plan:
             and "expected" not in (scorers[name].get("params") or {})
         }
         """Criteria that need no ground truth."""
+        self.transitions = {
+            name: (scorers[name].get("params") or {}).get("measure")
+            for name in self.ids
+            if self.scorers[name] == TRANSITIONS
+        }
+        """Criterion about control → its measure."""
         answering = {own["model"] for _, _, _, own in settings_of(template) if "model" in own}
         self.judged_by_own = {
             name
@@ -221,10 +230,17 @@ class Plan:
             for it in decides.values()
             if SCORER_KINDS.get(it) == "judged"
         }
-        return own + [
+        own += [
             f"unweighted-judge:{name}"
             for name, share in shares.items()
             if 10 * share < heaviest.get(self.scorers[name], 0)
+        ]
+        control = {name: it for name, it in self.transitions.items() if name in decides}
+        both = max((shares[name] for name, it in control.items() if it == BOTH_SIDES), default=0)
+        return own + [
+            f"one-sided:{name}"
+            for name, it in control.items()
+            if it != BOTH_SIDES and shares[name] >= 10 * both
         ]
 
     def weighted(self, values: Mapping[str, Fraction | None]) -> Fraction | None:

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, cast
 
-from theatre.engine.bundle_check.arithmetic import FORM_SCORERS, RUNNERS, SCORER_KINDS, SIDES
+from theatre.engine.bundle_check.arithmetic import (
+    BOTH_SIDES,
+    FORM_SCORERS,
+    RUNNERS,
+    SCORER_KINDS,
+    SIDES,
+    TRANSITIONS,
+)
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
@@ -64,6 +71,7 @@ ANSWERED_BY_ANOTHER = "answered-by-another"
 FORM_ALONE = "form-alone"
 JUDGES_ITSELF = "judges-itself"
 UNWEIGHTED_JUDGE = "unweighted-judge"
+ONE_SIDED = "one-sided"
 """Findings on what decides a criterion: see `scorer_findings`."""
 
 BY_HEART = "no release ships it, and it may know the labelled set by heart"
@@ -242,7 +250,8 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
     scorer that decides it, or the runner that makes what is scored; that
     it is about the answer of another construct of the chain than that under test; that it holds
     answers to no expectation; that a model judges it which also answers; that a judge's word on it
-    weighs less than a tenth of the same judge's word on another criterion.
+    weighs less than a tenth of the same judge's word on another criterion; that it is about control
+    and weighs ten times as much, or more, as what asks for both to turn and to keep.
     """
     choices = {name: cast("str", one["scorer"]) for name, one in criteria_scorers(document).items()}
     judges = {name for name, kind in SCORER_KINDS.items() if kind == ScorerKind.JUDGED}
@@ -259,6 +268,12 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
         judge: max(weights.get(name, Fraction(1)) for name, one in judged.items() if one == judge)
         for judge in judged.values()
     }
+    measures = {
+        name: choices_of[name].params["measure"]
+        for name in _by_machine(document, template, {TRANSITIONS}, weighs=False)
+    }
+    both = (weights.get(name, 1) for name, one in measures.items() if one == BOTH_SIDES)
+    least = 10 * max(both, default=0)
     return (
         *(f"{OWN_SCORER}:{criterion}" for criterion in own),
         *(
@@ -280,6 +295,11 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
             f"{UNWEIGHTED_JUDGE}:{name}"
             for name, scorer in choices.items()
             if scorer in heaviest and 10 * weights.get(name, Fraction(1)) < heaviest[scorer]
+        ),
+        *(
+            f"{ONE_SIDED}:{name}"
+            for name, one in measures.items()
+            if one != BOTH_SIDES and weights.get(name, 1) >= least
         ),
     )
 
