@@ -15,6 +15,10 @@ RoutingClass = Literal["baseline", "mid", "premium"]
 Reasons = Annotated[
     list[str], Field(description="why the tier is not the issued one, as stable codes")
 ]
+Findings = Annotated[
+    list[str],
+    Field(description="what its reader must know and no tier rule looks at, as codes; as signed"),
+]
 RunBy = Annotated[str, Field(description="the name of the user who ran it")]
 OwnerConfirmed = Annotated[
     bool, Field(description="its user was the confirmed owner of the construct id at its issue")
@@ -69,6 +73,7 @@ class CertificateSummary(ResponseDocument):
     issued_verification_tier: VerificationTier
     status: CertificateStatus
     reasons: Reasons
+    findings: Findings
     run_by: RunBy
     owner_confirmed: OwnerConfirmed
     template_accepted: TemplateAccepted
@@ -102,6 +107,7 @@ class Routing(ResponseDocument):
     overridden: bool
     reasons: list[str]
     certificate_id: str | None
+    findings: Findings
     run_by: RunBy | None = Field(description="of the run that decides; null without one")
     owner_confirmed: OwnerConfirmed | None = Field(description="of that run; null without one")
     template_accepted: TemplateAccepted | None = Field(description="of that run; null without one")

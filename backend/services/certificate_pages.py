@@ -28,6 +28,7 @@ from backend.services.certificates import (
 from backend.services.resources import TheatreResources
 from backend.services.sealed_bundles import PROOFS, fetch_verified_bundle, published_bundle
 from backend.services.transparency.publication import proofs_of
+from backend.services.transparency.signatures import VerifiedSignature
 from theatre.api.certificate_report import MOST_HELD, page_of_bundle, page_of_certificate
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.comparison import compare_bundles
@@ -95,7 +96,7 @@ async def render_page_of(
         # To the minute, as it is shown: the same standing is the same page, by its entity tag.
         worth=worth.effective._replace(as_of=now.replace(second=0, microsecond=0)),
         vouching=Vouching(
-            issuer=IssuersWord(*worth.signature),
+            issuer=_issuers_word(worth.signature),
             record=None if worth.run is None else str(worth.run),
             run_by=worth.run_by,
             owner_confirmed=worth.owner_confirmed,
@@ -234,11 +235,15 @@ def _render_file(
         page = page_of_bundle(bundle, None, record=None, now=now)
     run = read.worth.run
     vouching = Vouching(
-        issuer=IssuersWord(*read.worth.signature),
+        issuer=_issuers_word(read.worth.signature),
         record=None if run is None else str(run),
         run_by=read.worth.run_by,
     )
     return render_report(replace(page, worth=read.worth.effective, vouching=vouching))
+
+
+def _issuers_word(signature: VerifiedSignature) -> IssuersWord:
+    return IssuersWord(signature.signed_by, signature.entry, signature.why_not)
 
 
 # Certificates of one template side by side.

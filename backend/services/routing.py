@@ -39,6 +39,8 @@ class RoutingAnswer:
     reasons: tuple[str, ...]
     construct_version: str | None
     certificate_id: str | None
+    findings: tuple[str, ...]
+    """Of that certificate, as it was signed."""
     run_by: str | None
     review: Review
     valid_until: datetime
@@ -66,7 +68,7 @@ async def route(
         named = RecordKey(construct_id, construct_version, own.log_end)
         record = await records.read(connection, named, now=now)
         why = (_why_no_run(own),)
-        return _answer(construct_version, None, None, why, declared_review, record, now)
+        return _answer(construct_version, None, _NOTHING, why, declared_review, record, now)
     named = RecordKey(construct_id, run.construct_version, run.log_end)
     record = await records.read(connection, named, now=now)
     worth = await _evaluate_run(connection, run, resources, now)
@@ -114,25 +116,30 @@ def _why_no_run(own: OwnRuns) -> str:
     return OWNER_NOT_CONFIRMED if own.on_accepted else TEMPLATE_NOT_ACCEPTED
 
 
+_Worth = tuple[EffectiveTier | None, tuple[str, ...]]
+"""What a certificate is worth, None without one, and its findings."""
+_NOTHING: _Worth = None, ()
+
+
 async def _evaluate_run(
     connection: AsyncConnection, run: CountedRun, resources: TheatreResources, now: datetime
-) -> EffectiveTier | None:
-    """Return what the certificate of a run is worth; None for a run without one."""
+) -> _Worth:
     if run.stored is None:
-        return None
+        return _NOTHING
     (signature,) = await resources.signatures.verify(connection, [run.stored])
-    return effective_tier(run.stored, signature, objections=(), now=now)
+    return effective_tier(run.stored, signature, objections=(), now=now), signature.findings
 
 
 def _answer(
     construct_version: str | None,
     run: CountedRun | None,
-    worth: EffectiveTier | None,
+    worth_and_findings: _Worth,
     reasons: tuple[str, ...],
     declared_review: str | None,
     record: RunCounts,
     now: datetime,
 ) -> RoutingAnswer:
+    worth, findings = worth_and_findings
     tier = VerificationTier.UNVERIFIED if worth is None else worth.tier
     if run is not None and worth is None:
         ended = f"newest-run-{run.outcome}".replace("_", "-")
@@ -147,6 +154,7 @@ def _answer(
         reasons=reasons,
         construct_version=construct_version,
         certificate_id=None if run is None else run.certificate_id,
+        findings=findings,
         run_by=None if run is None else run.run_by,
         review=effective_review(tier.value, declared_review),
         record=record,

@@ -230,6 +230,7 @@ def test_a_rival_moves_no_routing_and_is_in_no_list_of_his_tier(rivalry: Rivalry
         "overridden": True,
         "reasons": ["no-run"],
         "certificate_id": None,
+        "findings": [],
         "run_by": None,
         "owner_confirmed": None,
         "template_accepted": None,

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from theatre.engine.scoring import COMPOSITE
-from theatre.engine.scoring.baselines import INTERCHANGEABLE, MEETS_INTERVAL
 from theatre.engine.tier_assigner import EffectiveTier, VerificationTier
 from theatre.pages import wording
 from theatre.pages.rendering import format_percent, format_range, plain_text
@@ -55,13 +54,10 @@ def _lines(certificate: Mapping[str, Any], worth: EffectiveTier) -> tuple[tuple[
 
 def _without_work(certificate: Mapping[str, Any]) -> str:
     """Return on how many criteria a trivial answer does as well, if on any."""
-    codes = (str(code).partition(":") for code in certificate["findings"])
-    met = {criterion for code, _, criterion in codes if code in {MEETS_INTERVAL, INTERCHANGEABLE}}
+    met = wording.count_met(certificate["findings"])
     if not met:
         return ""
-    of = (
-        "" if len(certificate["scores"]) == 1 else f" on {len(met)} of {len(certificate['scores'])}"
-    )
+    of = "" if len(certificate["scores"]) == 1 else f" on {met} of {len(certificate['scores'])}"
     return f"; a trivial answer does as well{of}"
 
 

@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import ClockError
+from theatre.pages.wording import count_met
 
 STATIC = "/static/"
 """Where a service serves the files in `static/`."""
@@ -94,6 +95,7 @@ def _environment() -> Environment:
         count=format_count,
         day=format_day,
         decimal=format_decimal,
+        met=count_met,
         moment=format_moment,
         percent=format_percent,
         plain=plain_text,

@@ -3,10 +3,11 @@
 It needs no package of the extra `pages`: the command line takes words from here, too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from theatre.engine.scoring import Baseline
+from theatre.engine.scoring.baselines import INTERCHANGEABLE, MEETS_INTERVAL
 from theatre.engine.tier_assigner import VerificationTier
 
 TIERS: Mapping[str, str] = {
@@ -73,7 +74,7 @@ FINDINGS: Mapping[str, str] = {
     "judges-itself": "A judge of {} is the model whose answers it judges",
     "unweighted-judge": "{} counts for little, though the same judge's word counts elsewhere",
     "one-sided": "All of {} is had by always keeping an answer, always changing it, or a bad start",
-    "one-expectation": "One answer is always expected for {}: saying it each time may do",
+    "one-expectation": "One answer is expected for {} wherever any is: saying it may always do",
     "baseline-meets-interval": "On {} an answer without any work does as well",
     "interchangeable-answers": "On {} its answers do as well for other questions than their own",
     "labels-by-models": "The measure of {} was held against labels that language models made",
@@ -171,6 +172,12 @@ def explain_code(code: object, table: Mapping[str, str]) -> tuple[str, str | Non
     if name not in table:
         return str(code).replace("{}", ""), None
     return table[name], part if colon else None
+
+
+def count_met(findings: Iterable[object]) -> int:
+    """Return on how many criteria an answer without any work does as well."""
+    codes = (str(code).partition(":") for code in findings)
+    return len({part for code, _, part in codes if code in {MEETS_INTERVAL, INTERCHANGEABLE}})
 
 
 def best_baseline(

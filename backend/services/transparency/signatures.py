@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -37,19 +37,22 @@ class VerifiedSignature(NamedTuple):
     """What came of a certificate's signature: the id of a key that counts, or why none does.
 
     `entry` is the certificate's place in the log; None where the writer has not come to it.
+    `findings` are those of the signed document; none where no key counts.
     """
 
     signed_by: str | None
     entry: int | None
     why_not: str | None = None
+    findings: tuple[str, ...] = ()
 
 
 class _Statement(NamedTuple):
-    """Who signed it, and the columns that follow from it."""
+    """Who signed it, the columns that follow from it, and its findings."""
 
     kid: str
     issued_at: datetime
     indexed: tuple[object, ...]
+    findings: tuple[str, ...]
 
 
 _Read = _Statement | str
@@ -139,7 +142,8 @@ def _read(sigstore: bytes, trust: Trust) -> _Read:
         document = signed.certificate()
         issued_at = parse_rfc3339(str(document["issued_at"]))
         indexed = indexed_columns(document, statement_sha256=signed.sha256)
-        return _Statement(signed.kid, issued_at, indexed)
+        findings = tuple(cast("list[str]", document["findings"]))
+        return _Statement(signed.kid, issued_at, indexed, findings)
     except TheatreError as error:
         return str(error)
     except KeyError as error:
@@ -155,4 +159,4 @@ def _judge(stored: StoredCertificate, read: _Read | None, trust: Trust) -> Verif
         trust.find_key(read.kid).check_entry(at=read.issued_at, index=stored.entry)
     except TheatreError as error:
         return VerifiedSignature(None, stored.entry, str(error))
-    return VerifiedSignature(read.kid, stored.entry)
+    return VerifiedSignature(read.kid, stored.entry, findings=read.findings)

@@ -49,6 +49,7 @@ def given(text: str) -> dict[str, Any]:
         "effective_tier": "UNVERIFIED",
         "status": "current",
         "reasons": [text],
+        "findings": [f"baseline-meets-interval:{text}"],
         "run_by": text,
     }
     record = {**RUN, "construct_id": text, "versions": [{**RUN, "construct_version": text}]}
@@ -169,6 +170,13 @@ def test_every_field_that_can_be_written_is_tried() -> None:
         "theatre": 10,
         "sign-in": 2,
     }
+
+
+def test_a_list_says_where_an_answer_without_any_work_does_as_well() -> None:
+    said = "unverified; an answer without any work does as well on 1 criterion"
+    told = given(PLAIN)["home"]
+    told["certificates"][0]["reasons"] = []
+    assert said in rendered("home", told)
 
 
 def tags_of(page: str) -> list[str]:
