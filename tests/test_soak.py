@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_each_name_is_the_beginning_of_a_test() -> None:
     left = (name for names in PARTS.values() for name in names)
-    # A name that is no test ends the first pass of `make test` before it has run one.
+    # A name that is no test ends the gate before it has run one.
     carried = (ROOT / "tests/coverage_gate.txt").read_text(encoding="utf-8").split("\n")[:-1]
     for name in (*KEPT, *left, *carried):
         path, _, test = name.partition("::")
