@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
@@ -333,24 +333,39 @@ CASES: dict[str, tuple[dict[str, Any] | None, str | None, str, str | None]] = {
 }  # fmt: skip
 
 
+class Relied(NamedTuple):
+    """A template that relies on the qualification, as the engine reads it and as the check does."""
+
+    template: JsonObject
+    read: Mapping[str, Any]
+    again: Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def relied(qualified: tuple[JsonObject, bytes]) -> Relied:
+    named: JsonObject = {CRITERION: {"dataset": "m", "sha256": canonical_sha256(qualified[0])}}
+    template: JsonObject = {
+        "schema_version": "2.2.0",
+        "criteria": {"criteria_ids": [CRITERION]},
+        "scoring": {"criteria_scorers": SCORERS, "qualifications": named},
+    }
+
+    def lines(_: str) -> list[bytes]:
+        return [qualified[1].removesuffix(b"\n")]
+
+    read = read_qualifications(template, lines)
+    return Relied(template, read, measures.committed_qualifications(template, lines))
+
+
 @pytest.mark.parametrize(("counted", "fault", "source", "reason"), CASES.values(), ids=CASES)
 def test_engine_and_check_decide_alike(
-    qualified: tuple[JsonObject, bytes],
+    relied: Relied,
     counted: dict[str, Any] | None,
     fault: str | None,
     source: str,
     reason: str | None,
 ) -> None:
-    template: JsonObject = {
-        "schema_version": "2.2.0",
-        "criteria": {"criteria_ids": [CRITERION]},
-        "scoring": {
-            "criteria_scorers": SCORERS,
-            "qualifications": {
-                CRITERION: {"dataset": "m", "sha256": canonical_sha256(qualified[0])}
-            },
-        },
-    }
+    template, read, again = relied
     aggregate: JsonObject = {
         "score_counts": {CRITERION: {"scored": 300, "missing": 10}},
         "score_intervals": {CRITERION: wilson_interval(150, 310)},
@@ -359,18 +374,12 @@ def test_engine_and_check_decide_alike(
         "human_scores": None,
     }
     pins = {SCORER.name: SCORER.version}
-
-    def lines(_: str) -> list[bytes]:
-        return [qualified[1].removesuffix(b"\n")]
-
     controls = {} if counted is None else {CRITERION: counted}
-    read = read_qualifications(template, lines)
     one = read[CRITERION]
     assert one is not None
     assert run_controls.why_not_borne_out(counted, one.document) == fault
     found: Any = run_controls.corrected_scores(template, pins, aggregate, read, controls, {})
     assert (found[CRITERION]["errors_from"], found[CRITERION]["reason"]) == (source, reason)
-    again = measures.committed_qualifications(template, lines)
     unqualified = measures.unqualified_measures(
         template, {SCORER.name: "judged"}, pins, again, controls
     )
