@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
@@ -51,9 +50,6 @@ def examples(described: dict[str, Any]) -> list[object]:
     return [*named, *([described["example"]] if "example" in described else [])]
 
 
-BODIES = [pytest.param(*one, id=f"{one[0]} {one[1]}") for one in bodies()]
-
-
 def test_the_committed_description_is_that_of_the_application() -> None:
     printed = CliRunner().invoke(openapi)
     assert printed.output == COMMITTED.read_text(encoding="utf-8"), (
@@ -62,18 +58,17 @@ def test_the_committed_description_is_that_of_the_application() -> None:
     )
 
 
-@pytest.mark.parametrize(("operation", "media_type", "described"), BODIES)
-def test_every_body_has_valid_examples(
-    operation: str, media_type: str, described: dict[str, Any]
-) -> None:
-    shown = examples(described)
-    if operation not in REFUSED_ALWAYS and media_type.rpartition(" ")[2] not in BYTES:
-        # Ranges are parts of what is shown whole, and a bundle has files of many kinds.
-        assert shown or described["schema"].get("format") == "binary"
-    schema = {**described["schema"], "components": DESCRIBED["components"]}
-    validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
-    for example in shown:
-        validator.validate(example)
+def test_every_body_has_valid_examples() -> None:
+    for operation, media_type, described in bodies():
+        shown = examples(described)
+        if operation not in REFUSED_ALWAYS and media_type.rpartition(" ")[2] not in BYTES:
+            # Ranges are parts of what is shown whole, and a bundle has files of many kinds.
+            is_binary = described["schema"].get("format") == "binary"
+            assert shown or is_binary, (operation, media_type)
+        schema = {**described["schema"], "components": DESCRIBED["components"]}
+        validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+        for example in shown:
+            assert [*validator.iter_errors(example)] == [], (operation, media_type)
 
 
 def test_every_operation_says_what_it_refuses_and_nothing_is_left_to_the_framework() -> None:
