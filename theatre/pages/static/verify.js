@@ -1094,14 +1094,13 @@ class Bundle {
   /** seq → what the record of an episode says, as far as results depend on it. */
   get records() {
     return this.once("records", () => {
-      const found = new Map();
-      let last = 0;
+      let [found, last] = [new Map(), 0];
       for (const path of this.paths.filter((one) => one.startsWith("invocations/")))
         for (const [text, record] of this.lines(path)) {
           const { seq } = record;
           // In its place, so that no episode is there twice with the better of two answers.
-          const isInPlace = path === pathOf(seq, this.dataset.length) && seq > last;
-          expect(isInPlace && seq <= this.dataset.length, `${path}: a record of another episode`);
+          const isNext = Number.isInteger(seq) && seq > last && seq <= this.dataset.length;
+          expect(isNext && path === pathOf(seq, this.dataset.length), `${path}: out of place`);
           found.set(seq, { text, ...readRecord(record) });
           last = seq;
         }
@@ -1115,8 +1114,7 @@ const PER_PART = 1000;
 /** The file of the record of an episode. */
 function pathOf(seq, episodes) {
   if (episodes <= PER_PART) return `invocations/episode_${String(seq).padStart(6, "0")}.json`;
-  const part = Math.floor((seq - 1) / PER_PART) + 1;
-  return `invocations/part-${String(part).padStart(5, "0")}.jsonl`;
+  return `invocations/part-${String(Math.ceil(seq / PER_PART)).padStart(5, "0")}.jsonl`;
 }
 
 function readRecord(record) {
