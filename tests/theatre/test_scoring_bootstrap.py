@@ -150,6 +150,24 @@ def test_the_composite_keeps_the_criteria_of_an_episode_together() -> None:
     assert gathered(rows, half, half).composite_interval(seed=SEED) == UNDEFINED
 
 
+def test_two_clusters_that_come_to_the_same_alone_still_differ_together() -> None:
+    right, wrong = Scored(10**9), Scored(0)
+    rows: list[tuple[dict[str, CriterionResult], str | None]] = [
+        ({"c0": right, "c1": wrong}, "a"),
+        ({"c0": wrong, "c1": right}, "b"),
+        ({"c0": wrong, "c1": Verdict.NOT_APPLICABLE}, "b"),
+    ]
+    half = Fraction(1, 2)
+    # Each has one half; both together five twelfths.
+    interval = gathered(rows, half, half).composite_interval(seed=SEED)
+    assert interval == {
+        "low": 0.416667,
+        "high": 0.5,
+        "method": "cluster_bca",
+        "level": 0.95,
+    }
+
+
 def test_the_composite_of_criteria_on_different_episodes_adds_their_variances() -> None:
     rows: list[tuple[dict[str, CriterionResult], str | None]] = []
     first, second = graded(400), graded(300)

@@ -26,6 +26,8 @@ and resamples cost time by the unit."""
 
 # One unit says nothing of how much units differ: no interval, rather than one without a width.
 _MIN_UNITS = 2
+# What floating-point numbers leave of a difference that is 0, next to what it is one of.
+_ROUNDING = 1e-14
 # A megabyte an array, so that the work stays in the processor's cache. No draw depends on it.
 _CELLS_IN_MEMORY = 1 << 17
 _NORMAL = NormalDist()
@@ -61,6 +63,13 @@ class Sample(NamedTuple):
         totals = self.sums.sum(axis=0, dtype=np.float64), self.counts.sum(axis=0, dtype=np.float64)
         return float(self.statistic(*totals))
 
+    def added(self) -> tuple[Floats, Floats]:
+        """Return what each unit adds to the statistic less its share of it, and of how much."""
+        totals = self.counts.sum(axis=0)
+        shares = self.sums.sum(axis=0) / totals * self.counts
+        more, of = (self.sums - shares) / totals, (self.sums + shares) / totals
+        return more @ self.weights / 1e9, of @ self.weights / 1e9
+
     def leave_one_out(self) -> Floats:
         """Return the statistic without each unit in turn, in closed form."""
         sums = self.sums.sum(axis=0) - self.sums
@@ -71,13 +80,16 @@ class Sample(NamedTuple):
 def resampled_interval(sample: Sample, *, seed: str, clustered: bool) -> JsonObject:
     """Return the 95 % interval of a sample; `seed` is the commitment hash, 64 hex digits.
 
-    Undefined below two units, and where every resample would give the same value.
+    Undefined below two units, and where no unit adds more than its share.
     """
     prefix = "cluster_" if clustered else ""
     if sample.units < _MIN_UNITS:
         return undefined_interval()
     jackknife = sample.leave_one_out()
-    if not np.isfinite(jackknife).all() or np.ptp(jackknife) == 0:
+    if not np.isfinite(jackknife).all():
+        return undefined_interval()
+    added, of = sample.added()
+    if (np.abs(added) <= _ROUNDING * of).all():
         return undefined_interval()
     if sample.units > MAX_BOOTSTRAP_UNITS:
         low, high = _normal_bounds(sample)
@@ -93,9 +105,7 @@ def _normal_bounds(sample: Sample) -> tuple[float, float]:
 
     Not the jackknife: a criterion that few units have would count these as if there were fewer.
     """
-    n, totals = sample.units, sample.counts.sum(axis=0)
-    shares = sample.sums.sum(axis=0) / totals * sample.counts
-    added = (sample.sums - shares) / totals @ sample.weights / 1e9
+    n, (added, _) = sample.units, sample.added()
     half = _HALF_WIDTH * float(np.sqrt(n / (n - 1) * np.square(added).sum()))
     return sample.observed() - half, sample.observed() + half
 
@@ -136,7 +146,8 @@ def _bca_bounds(draws: Floats, observed: float, jackknife: Floats) -> tuple[floa
     if 0 < below < 1:
         deviations = jackknife.mean() - jackknife
         spread = float(np.square(deviations).sum())
-        acceleration = float((deviations**3).sum()) / (6 * spread**1.5)
+        # Without either of two clusters the score can be the same, though both together differ.
+        acceleration = float((deviations**3).sum()) / (6 * spread**1.5) if spread else 0.0
         bias = _NORMAL.inv_cdf(below)
         shifts = [bias + _NORMAL.inv_cdf(tail) for tail in shares]
         shares = [_NORMAL.cdf(bias + shift / (1 - acceleration * shift)) for shift in shifts]
