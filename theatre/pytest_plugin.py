@@ -198,6 +198,8 @@ def _shown(run: Run) -> Iterator[str]:
     yield f"tier {run.tier}" if run.certificate else f"would be {run.tier}, as a certified run"
     if run.caps:
         yield f"caps {', '.join(run.caps)}"
+    if run.findings:
+        yield f"findings {', '.join(run.findings)}"
     if run.bundle is not None:
         yield f"bundle {run.bundle}"
 

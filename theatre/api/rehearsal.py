@@ -83,6 +83,7 @@ def rehearse_document(
 
     The store is a temporary one. Its episodes are held in memory, `kept` of them unless it is None.
     """
+    options = replace(options, with_findings=True)
     with rehearsed(template, folder, workspace, options, on_progress) as (rehearsal, run):
         report = _report(rehearsal, run)
         return Run.rehearsed(report, [*islice(read_run(run), kept)])
@@ -124,6 +125,7 @@ def _report(rehearsal: Rehearsal, run: RecordedRun) -> JsonObject:
         "rehearsal": True,
         "would_be_tier": rehearsal.assessment.tier.value,
         "caps": list(rehearsal.assessment.caps),
+        "findings": list(rehearsal.findings),
         "episode_counts": aggregate["episode_counts"],
         "scores": {**aggregate["scores"], COMPOSITE: aggregate[COMPOSITE]},
         "score_intervals": aggregate["score_intervals"],

@@ -179,8 +179,9 @@ class Run:
 
     `report` is what `echelon theatre run --json` prints of it. `outcome` is `certified`,
     `no_certificate`, `failed`, `void`, `pending` (people are to score), `rehearsed`, or None for
-    one that is not at its end; `reason` is its stable code, if there is one. `tier` and `caps` of a
-    rehearsal are those that a run would get. `scores` are empty where nothing was settled.
+    one that is not at its end; `reason` is its stable code, if there is one. `tier`, `caps` and
+    `findings` of a rehearsal are those that a run would get, without those of steps and ratings.
+    `scores` are empty where nothing was settled.
     """
 
     report: JsonObject = field(repr=False)
@@ -189,6 +190,7 @@ class Run:
     reason: str | None
     tier: str | None
     caps: tuple[str, ...]
+    findings: tuple[str, ...]
     scores: Mapping[str, Score]
     certificate: Certificate | None
     bundle: Path | None
@@ -208,6 +210,7 @@ class Run:
             reason=None,
             tier=cast("str", report["would_be_tier"]),
             caps=tuple(cast("list[str]", report["caps"])),
+            findings=tuple(cast("list[str]", report["findings"])),
             scores=read_scores(report),
             certificate=None,
             bundle=None,
@@ -226,6 +229,7 @@ class Run:
             reason=cast("str | None", report["outcome_reason"]),
             tier=None if certificate is None else certificate.tier,
             caps=() if certificate is None else certificate.caps,
+            findings=() if certificate is None else certificate.findings,
             scores={} if certificate is None else certificate.scores,
             certificate=certificate,
             bundle=None if place is None else Path(place),

@@ -102,8 +102,9 @@ class RunOptions:
     With `ends_with_construct` a construct that is gone
     ends the run with ConstructUnreachableError, to be gone on with, and costs no episode. With
     `on_rehearsed` the run is a rehearsal: it leaves no certificate, and what it came to goes there;
-    there, `answers` are those of constructs whose adapter is `mock`. `recorded` are those of the
-    construct that a harness asks while the run goes on.
+    there, `answers` are those of constructs whose adapter is `mock`, and findings are looked for
+    `with_findings`: that takes two more plays of an interactive episode. `recorded` are those of
+    the construct that a harness asks while the run goes on.
     """
 
     batch_size: int = 100
@@ -114,6 +115,7 @@ class RunOptions:
     ends_with_construct: bool = False
     on_rehearsed: Callable[[Rehearsal], None] | None = None
     answers: CannedAnswers = field(default_factory=dict)
+    with_findings: bool = False
     recorded: RecordedAnswers | None = None
 
 
@@ -199,6 +201,7 @@ async def run_theatre(
                 drafts_dir=workspace.store.drafts,
                 issuer=workspace.issuer,
                 certificate_run=options.on_rehearsed is None,
+                with_findings=options.with_findings,
                 batch_size=options.batch_size,
                 concurrency_limit=options.concurrency_limit,
             )

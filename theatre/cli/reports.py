@@ -79,6 +79,8 @@ def print_rehearsal(report: JsonObject, notes: Iterable[str]) -> None:
         echo(f"failed     {one['episode_id']}: {one['status']}: {one['error_detail']}")
     if document["failures"] > len(document["first_failures"]):
         echo(f"           and {document['failures'] - len(document['first_failures'])} more")
+    for code in document["findings"]:
+        echo(f"finding    {code}")
     echo(f"would be   {document['would_be_tier']}")
     for number, cap in enumerate(document["caps"]):
         echo(f"{'' if number else 'missing':11}{cap}")

@@ -92,7 +92,7 @@ def certified(place: Place) -> Run:
     return run(place.template, construct=place.double)
 
 
-def test_a_callable_is_rehearsed_and_nothing_is_kept(place: Place) -> None:
+def test_a_callable_is_rehearsed_and_nothing_is_kept(place: Place, certified: Run) -> None:
     seen: list[tuple[int, int]] = []
     rehearsed = run(
         place.template,
@@ -104,6 +104,7 @@ def test_a_callable_is_rehearsed_and_nothing_is_kept(place: Place) -> None:
     assert rehearsed.outcome == "rehearsed"
     assert str(rehearsed.scores["right"]) == EIGHT_RIGHT
     assert rehearsed.scores["composite"].value == 1
+    assert rehearsed.findings == certified.findings != ()
     assert (rehearsed.certificate, rehearsed.bundle, rehearsed.theatre_id) == (None, None, None)
     assert seen[-1] == (EPISODES, EPISODES)
     assert not (place.folder / "none").exists()

@@ -53,6 +53,7 @@ def test_the_construct_is_called_and_the_scores_are_shown(sums: Path) -> None:
     assert (answer.code, answer.stderr) == (0, "")
     report: Any = answer.document
     assert (report["rehearsal"], report["would_be_tier"]) == (True, "BACKTESTED")
+    assert report["findings"] == ["within-item-variance-unknown"]
     assert report["scores"] == {"addition": 1, "composite_score": 1}
     assert (report["episode_counts"]["scored"], report["failures"]) == (60, 0)
 
@@ -91,6 +92,8 @@ def test_answers_of_a_file_stand_in_for_the_construct_and_can_earn_no_tier(sums:
         },
     ]
     lines = rehearsed(sums, "--answers", answers).stdout.splitlines()
+    found = [line.split()[1] for line in lines if line.startswith("finding")]
+    assert found == ["within-item-variance-unknown"]
     assert lines[-1] == "a rehearsal: nothing is certified, and nothing is kept"
 
 

@@ -269,12 +269,14 @@ class Progress:
 class Rehearsal(NamedTuple):
     """The result of a run that was never to be certified: its scores, and what they would be worth.
 
-    No step of the programme was carried out but the calls: caps of steps are not in `assessment`,
-    and parts that people score are missing.
+    No step of the programme was carried out but the calls: caps and findings of steps and of
+    people's ratings are not there, and parts that people score are missing. `findings` are none
+    where they were not looked for.
     """
 
     aggregate: JsonObject
     assessment: TierAssessment
+    findings: tuple[str, ...]
 
 
 REPRODUCED = "reproduction"
@@ -315,6 +317,7 @@ class SealedRun(NamedTuple):
 class RunSettings(NamedTuple):
     """How a run is carried out; none of it shows in a result.
 
+    A rehearsal looks for its findings `with_findings`.
     A bundle that the own check refuses is moved from `output_dir` to `drafts_dir`.
     `concurrency_limit` is the most calls at a time, where that is less than was committed. Where
     several processes may run one theatre after another, each has its own number `attempt`.
@@ -324,6 +327,7 @@ class RunSettings(NamedTuple):
     drafts_dir: Path
     issuer: str = "local"
     certificate_run: bool = True
+    with_findings: bool = False
     batch_size: int = 100
     batch_seconds: float = 1.0
     concurrency_limit: int | None = None

@@ -17,6 +17,7 @@ from theatre.engine.certificate import (
     WITHIN_ITEM_UNKNOWN,
     CertifiedEvidence,
     certificate_id,
+    findings_of,
     issue_certificate,
     reproduction_document,
     validate_certificate,
@@ -193,6 +194,12 @@ class Settlement:
                 rehearsal = self._assess_rehearsal(
                     aggregate, facts, evidence.audit, datasets, resolved_at
                 )
+                if self._settings.with_findings:
+                    documents = await run_in_thread(evidence.documents, cancellation_check())
+                    dealt = await run_in_thread(evidence.dealt)
+                    known = self._known_findings(facts, aggregator, aggregate, *documents, dealt)
+                    found = tuple(sorted({*rehearsal.findings, *known}))
+                    rehearsal = rehearsal._replace(findings=found)
                 self._context.on_rehearsed(rehearsal)
                 return SealedRun(aggregate=aggregate, reason=REHEARSAL)
             if not aggregator.scored:
@@ -246,6 +253,7 @@ class Settlement:
         # A stand-in answers: what its construct is kept from, the commitment has tried.
         tried = cast("dict[str, Any] | None", self._receipt.isolation)
         isolation = REMOTE if tried is None else Isolation(**tried)
+        qualifications = datasets.qualifications(self._receipt.template_snapshot)
         tier_facts = tier_facts_of(
             self._receipt,
             aggregate,
@@ -253,11 +261,14 @@ class Settlement:
             audit,
             isolation=isolation,
             bundle_complete=True,
-            qualifications=datasets.qualifications(self._receipt.template_snapshot),
+            qualifications=qualifications,
         )
         history = self._context.history.excluding(self._receipt.theatre_id).as_of(resolved_at)
         assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
-        return Rehearsal(aggregate=aggregate, assessment=assessment)
+        found = {*qualification_findings(qualifications)}
+        if not facts.rehearsed:  # Of canned answers no one knows what will give them.
+            found.update(findings_of(facts.version_source, isolation))
+        return Rehearsal(aggregate=aggregate, assessment=assessment, findings=tuple(sorted(found)))
 
     def _find_findings(
         self,
@@ -278,6 +289,23 @@ class Settlement:
             trail.activated.get(name) for name in ("environment", "previous_environment")
         )
         is_as_before = began == self._receipt.environment and before in (None, began)
+        return (
+            *self._known_findings(calls, aggregator, ending.aggregate, audit, baselines, dealt),
+            *(() if is_as_before else (ENVIRONMENT_CHANGED,)),
+            *ending.machine.findings,
+            *rating_findings(self._receipt.template_snapshot, trail, ending.aggregate),
+        )
+
+    def _known_findings(
+        self,
+        calls: CallFacts,
+        aggregator: Aggregator,
+        aggregate: JsonObject,
+        audit: JsonObject,
+        baselines: JsonObject,
+        dealt: Mapping[str, float],
+    ) -> tuple[str, ...]:
+        """Return those that follow from template, data and answers alone, so of a rehearsal too."""
         policy = self._template.execution_policy
         # Of few that are asked twice all can be alike by luck: one pair of coins is, half the time.
         is_unknown = (
@@ -286,14 +314,11 @@ class Settlement:
         harness = self._template.product_theatre_config.harness
         return (
             *(() if harness is None else (f"harness:{harness}",)),
-            *(() if is_as_before else (ENVIRONMENT_CHANGED,)),
             *((WITHIN_ITEM_UNKNOWN,) if policy.repeats == 1 and is_unknown else ()),
-            *ending.machine.findings,
             *scorer_findings(self._receipt.template_snapshot, self._template),
             *data_findings(audit),
-            *baseline_findings(baselines, dealt, ending.aggregate),
-            *aggregator.narrowed(ending.aggregate),
-            *rating_findings(self._receipt.template_snapshot, trail, ending.aggregate),
+            *baseline_findings(baselines, dealt, aggregate),
+            *aggregator.narrowed(aggregate),
         )
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
