@@ -2,12 +2,18 @@
 
 from pathlib import Path
 
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.repositories.theatre_runs import read_stored_theatre
+from backend.repositories.transparency_log import queue_commitment
 from backend.runtime import now
 from tests.backend.databases import Database
 from tests.theatre.echelon_process import until
+from tests.theatre.runs import COIN
 from theatre.files.trust_home import TrustHome
 from theatre.transparency.notes import Checkpoint, Note
 from theatre.transparency.record import LogRecord
+from theatre.transparency.run_entries import theatre_commitment
 from theatre.transparency.tiles import Tree, grow
 
 
@@ -59,3 +65,22 @@ def record_of_rows(database: Database) -> LogRecord:
         assert (checkpoint.size, checkpoint.root) == (tree.size, tree.root)
     assert tree.size == len(entries)
     return record
+
+
+def log_commitment(database: Database, path: str) -> None:
+    """Have a commitment logged, as a worker does before the first call."""
+
+    async def queue(engine: AsyncEngine) -> None:
+        async with engine.begin() as connection:
+            stored = await read_stored_theatre(connection, path.rpartition("/")[2])
+            await queue_commitment(connection, theatre_commitment(stored.value(), COIN))
+
+    database.play(queue)
+
+
+def log_void(database: Database, path: str) -> None:
+    """Have the log close a theatre that its row has as it was, as a log does that caught up."""
+    log_commitment(database, path)
+    theatre_id = path.rpartition("/")[2]
+    row = {"type": "void/v1", "theatre_id": theatre_id, "reason": "cancelled"}
+    database.add("log_queue", row)

@@ -8,30 +8,27 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.api.http.conditional import IMMUTABLE
 from backend.cli.key_group import key
 from backend.database.sessions import OWNER
 from backend.errors import LogUnavailableError
 from backend.main import create_app
-from backend.repositories.theatre_runs import read_stored_theatre
-from backend.repositories.transparency_log import WRITER_LOCK, queue_commitment
+from backend.repositories.transparency_log import WRITER_LOCK
 from backend.runtime import now
 from backend.services.runs import completion
 from backend.services.transparency import closing
 from backend.services.transparency.keys import IssuerKeys
 from tests.backend.databases import Database
-from tests.backend.log_rows import await_logged, record_of_rows
+from tests.backend.log_rows import await_logged, log_commitment, log_void, record_of_rows
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_lost_workers import a_company
 from tests.backend.test_theatre_bridge import committed, run
-from tests.backend.test_uncalled import swept
+from tests.backend.test_uncalled import logged_in, swept
 from tests.backend.theatre_templates import with_config
 from tests.theatre.conftest import CONSTRUCT_ID
 from tests.theatre.echelon_process import until
-from tests.theatre.runs import COIN
 from theatre.api.bundle_proofs import Reader
 from theatre.api.checks import check_folder
 from theatre.engine.bundle_check.report import Verdict
@@ -49,7 +46,6 @@ from theatre.transparency.entries import decode_entry
 from theatre.transparency.notes import SignedCheckpoint
 from theatre.transparency.proofs import LogProof
 from theatre.transparency.record import LogRecord
-from theatre.transparency.run_entries import theatre_commitment
 from theatre.transparency.statements import SignedStatement
 from theatre.transparency.tiles import edge_paths, read_tree
 from theatre.transparency.trust import Trust
@@ -199,17 +195,6 @@ def test_a_certificate_is_signed_and_both_its_entries_are_proved(
     assert str(reader.record().place(0, now=now())) == shown["text"]
 
 
-def log_commitment(database: Database, path: str) -> None:
-    """Have a commitment logged, as a worker does before the first call."""
-
-    async def queue(engine: AsyncEngine) -> None:
-        async with engine.begin() as connection:
-            stored = await read_stored_theatre(connection, path.rpartition("/")[2])
-            await queue_commitment(connection, theatre_commitment(stored.value(), COIN))
-
-    database.play(queue)
-
-
 def test_with_hashes_alone_the_log_tells_no_commitment_before_its_coin_is_out(
     database: Database, tmp_path: Path, stage: SumsStage
 ) -> None:
@@ -333,6 +318,37 @@ def test_a_theatre_whose_commitment_is_logged_cannot_be_rehearsed_and_is_abandon
         "void/v1",
         {"theatre_id": theatre_id, "commitment_index": 0, "reason": "abandoned"},
     )
+
+
+def test_what_the_log_has_closed_is_not_run_or_closed_again(
+    database: Database, tmp_path: Path
+) -> None:
+    """As in a database that was restored from a backup, whose log caught up with what came after.
+
+    A theatre that was waiting then and one that was run, and the sweep goes on to the next one.
+    """
+    stage = sums_stage(tmp_path / "stage", sums(3, gate_at=3))
+    settings = settings_for(database, tmp_path / "home", **stage.settings, drain_seconds=0)
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        running, waiting, late = (committed(ada, stage.template) for _ in range(3))
+        assert ada.post(f"{running}/run", b"").status == 202
+        until(partial(has_come, ada, running, 2), "two episodes", pause=0.05)
+    for path in (running, waiting):
+        log_void(database, path)
+    called = len(stage.calls)
+    with served(create_app(settings)) as client:
+        ada = logged_in(client, "ada")
+
+        def is_refused() -> bool:
+            return "whose end is in the log already" in str(ada.get(running).document["error"])
+
+        until(is_refused, "the refusal of the run", pause=0.05)
+        assert ada.get(running).document["run"]["status"] == "failed"
+        assert ada.post(f"{waiting}/cancel", b"").slug == "invalid-transition"
+        assert swept(database, settings, now() + timedelta(days=31)) == 1
+        assert has_ended(ada, late)
+    assert len(stage.calls) == called
 
 
 async def look_away(*_: object) -> None:

@@ -24,11 +24,11 @@ from backend.repositories.theatre_runs import (
     read_claim,
     read_stored_theatre,
 )
+from backend.repositories.transparency_log import is_closed
 from backend.services.resources import TheatreResources
-from backend.services.runs.execution import WAITING_BUDGET, end_as
+from backend.services.runs.execution import UNDER_WAY, WAITING_BUDGET, end_as
 from backend.services.runs.lease import RunEnd
 from theatre.engine.errors import BundleError, RlmfExportError, TheatreError
-from theatre.engine.state_machine import TheatreState
 
 _LATE_SECONDS = 1.0
 """Seconds between the time limit of a rubric and the check of it: clocks differ a little."""
@@ -36,7 +36,6 @@ RETRY_SECONDS = 5.0
 """Seconds until a run that waits for store or disk is tried again."""
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 _PATH = re.compile(r"(?<![\w:/.])/(?:[^\s/:,;'\"]+/)*[^\s/:,;'\"]+")
-_UNDER_WAY = frozenset({TheatreState.ACTIVE.value, TheatreState.SETTLING.value})
 _log = logging.getLogger(__name__)
 
 
@@ -121,9 +120,11 @@ class RunCompletion:
         """Resolve a run that has begun with `outcome`, uncertified; end the run in any case."""
         async with self._engine.connect() as connection:
             row = await read_stored_theatre(connection, stored.id)
+            # What the log has of it stands, also where a backup does not know it yet.
+            has_ended = await is_closed(connection, stored.id)
         # Under its own epoch: a run that another worker has taken over must not end here.
         now = row._replace(run_epoch=stored.run_epoch)
-        if now.state in _UNDER_WAY:
+        if now.state in UNDER_WAY and not has_ended:
             await end_as(self._engine, now, self._resources, outcome={**outcome})
         status = "cancelled" if outcome["outcome"] == "void" else "failed"
         detail = error or outcome.get("error_detail")

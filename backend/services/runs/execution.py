@@ -26,7 +26,12 @@ from backend.services.resources import TheatreResources
 from backend.services.runs.lease import RunEnd, RunMonitor
 from backend.services.runs.paid_judge import open_paid_judge
 from backend.services.sealed_bundles import fetch_bundle, pack_bundle
-from backend.services.transparency.closing import close_certified, close_uncertified, log_commitment
+from backend.services.transparency.closing import (
+    close_certified,
+    close_uncertified,
+    log_commitment,
+    require_open,
+)
 from backend.services.transparency.keys import require_counting
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, parse_object
@@ -107,6 +112,7 @@ class RunEvidence:
         crash after their entries has left out.
         """
         await copy_scores(connection, self._theatre_id)
+        await require_open(connection, self._theatre_id)
         if event.detail["outcome"] != CERTIFIED:
             await close_uncertified(connection, self._theatre_id, event.detail)
             return
@@ -129,6 +135,7 @@ EXPORT = "rlmf_export.jsonl"
 WAITING, WAITING_BUDGET = "waiting_hitl", "waiting_budget"
 _SUSPECT_SECONDS = 0.1
 """Seconds after which a run that lost its worker must record what it has: a sign of progress."""
+UNDER_WAY = frozenset({TheatreState.ACTIVE, TheatreState.SETTLING})
 _BEFORE_THE_LAST_CALL = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE})
 _STATUS_OF_OUTCOME = {"failed": "failed", "void": "cancelled"}
 
@@ -146,6 +153,9 @@ async def run_theatre(
     says how far it came.
     """
     theatre = stored.value()
+    if theatre.state in UNDER_WAY:
+        async with engine.connect() as connection:
+            await require_open(connection, stored.id)
     if theatre.state is not TheatreState.ARCHIVED:
         evidence = RunEvidence(stored.id, resources)
         await evidence.fetch(engine, datasets_of(theatre, stored))

@@ -74,13 +74,20 @@ async def log_commitment(
 async def _queue(engine: AsyncEngine, stored: StoredTheatre, coin: Coin) -> bool:
     async with engine.begin() as connection:
         await lock_for_writing(connection, stored.id, epoch=stored.run_epoch)
-        if await is_closed(connection, stored.id):
-            # It ended after the backup that this database was restored from.
-            raise InvalidTransitionError(
-                f"expected a theatre whose commitment is open, got {stored.id}, whose end is in "
-                "the log already: commit its template again"
-            )
+        await require_open(connection, stored.id)
         return await queue_commitment(connection, theatre_commitment(stored.value(), coin))
+
+
+async def require_open(connection: AsyncConnection, theatre_id: str) -> None:
+    """Raise InvalidTransitionError where the log has the end of a theatre that is unfinished here.
+
+    It ended after the backup that this database was restored from.
+    """
+    if await is_closed(connection, theatre_id):
+        raise InvalidTransitionError(
+            f"expected a theatre whose commitment is open, got {theatre_id}, whose end is in "
+            "the log already: commit its template again"
+        )
 
 
 async def _until_logged(
