@@ -68,6 +68,7 @@ CREATE TABLE construct_decisions (
     user_id UUID NOT NULL,
     decision VARCHAR(20) NOT NULL,
     decided_at TIMESTAMPTZ NOT NULL,
+    queue_end BIGINT NOT NULL,
     CONSTRAINT pk_construct_decisions PRIMARY KEY (seq),
     CONSTRAINT ck_construct_decisions_decision CHECK (decision IN ('confirmed', 'rejected',
         'released')),

@@ -46,7 +46,6 @@ OWNER_CHANGED = "owner-changed"
 """The user was the confirmed owner then, and is not now."""
 TEMPLATE_NOT_ACCEPTED = "template-not-accepted"
 """The operator does not accept the template."""
-_ENDED = ("RESOLVED", "ARCHIVED")
 
 
 def if_confirmed(
@@ -70,7 +69,15 @@ def if_confirmed(
 
 OWNER: ColumnElement[str] = ConstructDecision.user_id.expression
 _construct_id = Theatre.construct_id.expression
-_until_then = ConstructDecision.decided_at <= Theatre.resolved_at
+# The log's order, which no clock can change: one that ran ahead would keep an old run the newest,
+# and have a run count that its user was confirmed after.
+_closed = (
+    select(QueuedEntry.id)
+    .where(QueuedEntry.theatre_id == Theatre.id, text("type IN ('certificate/v1', 'void/v1')"))
+    .correlate(Theatre)
+    .scalar_subquery()
+)
+_until_then = ConstructDecision.queue_end < _closed
 _owner_then = if_confirmed(OWNER, _construct_id, _until_then)
 _owner_now = if_confirmed(OWNER, _construct_id)
 _is_accepted = TheatreTemplate.content_hash == any_(bindparam("accepted", type_=ARRAY(Text)))
@@ -91,11 +98,12 @@ OBJECTIONS: ColumnElement[list[str]] = func.array_remove(
 class CountedRun(NamedTuple):
     """How a run ended that counts for routing; `stored` is the row of its certificate, if it has.
 
-    `log_end` is the place of the log's last entry, read in the same statement.
+    `outcome` is None where the log has its end, and this database does not. `log_end` is the place
+    of the log's last entry, read in the same statement.
     """
 
     run_by: str
-    outcome: str
+    outcome: str | None
     outcome_reason: str | None
     certificate_id: str | None
     construct_version: str | None
@@ -151,14 +159,8 @@ _has_none = func.cardinality(OBJECTIONS) == 0
 _ran = and_(
     Theatre.construct_id == _wanted,
     Theatre.user_id == _owner,
-    Theatre.state.in_(_ENDED),
-    Theatre.is_certificate_run.is_(True),
-)
-# The log's order, which no clock can change: one that ran ahead would keep an old run the newest.
-_closed = (
-    select(QueuedEntry.id)
-    .where(QueuedEntry.theatre_id == Theatre.id, text("type IN ('certificate/v1', 'void/v1')"))
-    .scalar_subquery()
+    # Not by its state: what ended after a backup is closed in the log, and unfinished here.
+    _closed.is_not(None),
 )
 _log_end = select(func.max(LoggedEntry.log_index)).scalar_subquery()
 _is_template = TheatreTemplate.sha256 == Theatre.template_sha256
@@ -188,7 +190,7 @@ _NEWEST = (
         ),
     )
     .where(_ran, _has_none)
-    .order_by(_closed.desc().nulls_last())
+    .order_by(_closed.desc())
     .limit(1)
 )
 _NEWEST_OF_A_VERSION = _NEWEST.where(_pinned == bindparam("construct_version", type_=String))

@@ -11,7 +11,7 @@ from sqlalchemy import String, bindparam, case, delete, func, insert, select, te
 from sqlalchemy.dialects.postgresql import insert as insert_or_take
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.database.models import ConstructDecision, RegisteredConstruct
+from backend.database.models import ConstructDecision, QueuedEntry, RegisteredConstruct
 from backend.repositories.counted_runs import OWNER, if_confirmed
 from backend.repositories.pages import Page, Place, Window, count_rows, newest_first
 from theatre.engine.canonical_json import sha256_hex
@@ -122,8 +122,14 @@ async def decide(
     at: datetime,
 ) -> None:
     """Add a decision about a user's id, as the operator; only a confirmed one stays claimed."""
-    row = {"construct_id": construct_id, "user_id": user_id, "decision": decision, "decided_at": at}
-    await connection.execute(insert(ConstructDecision), row)
+    row = {
+        "construct_id": construct_id,
+        "user_id": user_id,
+        "decision": decision,
+        "decided_at": at,
+        "queue_end": select(func.coalesce(func.max(QueuedEntry.id), 0)).scalar_subquery(),
+    }
+    await connection.execute(insert(ConstructDecision).values(row))
     if decision != "confirmed":
         claimed = (
             RegisteredConstruct.construct_id == construct_id,

@@ -142,7 +142,7 @@ def _answer(
     worth, findings = worth_and_findings
     tier = VerificationTier.UNVERIFIED if worth is None else worth.tier
     if run is not None and worth is None:
-        ended = f"newest-run-{run.outcome}".replace("_", "-")
+        ended = f"newest-run-{run.outcome or 'lost'}".replace("_", "-")
         reasons = (ended if run.certificate_id is None else NOT_SIGNED,)
     elif worth is not None:
         is_weak = worth.issued_tier is VerificationTier.UNVERIFIED and not worth.reasons

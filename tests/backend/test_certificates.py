@@ -17,7 +17,7 @@ from backend.main import create_app
 from backend.repositories.certificate_views import _page
 from backend.runtime import now
 from tests.backend.databases import Database
-from tests.backend.log_rows import await_all_logged
+from tests.backend.log_rows import await_all_logged, log_void
 from tests.backend.operating import operate
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
@@ -331,6 +331,7 @@ def test_the_newest_run_decides_not_the_best_nor_the_one_of_a_clock_ahead(scene:
     on_few = {**scene.stage.template, "dataset_hashes": {"sums": sha256_hex(few)}}
     scene.clock.ahead = timedelta()
     assert run(ada, committed(ada, on_few)).document["outcome"] == "certified"
+    waiting = committed(ada, on_few)
     scene.clock.ahead = timedelta(hours=2)
     worth = scene.routing()
     assert (worth["effective_tier"], worth["effective_review"], worth["reasons"]) == (
@@ -338,6 +339,9 @@ def test_the_newest_run_decides_not_the_best_nor_the_one_of_a_clock_ahead(scene:
         "full",
         ["issued-unverified"],
     )
+    # One that ended after the backup from which this database was restored.
+    log_void(scene.database, waiting)
+    assert scene.routing()["reasons"] == ["newest-run-lost"]
 
 
 def test_a_run_begins_with_the_environment_of_the_certificate_before(scene: Scene) -> None:
@@ -355,6 +359,8 @@ def test_a_run_begins_with_the_environment_of_the_certificate_before(scene: Scen
 
 
 def test_a_run_counts_only_if_its_owner_was_confirmed_when_it_ended(scene: Scene) -> None:
+    # The service's clock runs ahead of the operator's: the log's order says what came first.
+    scene.clock.ahead = timedelta(minutes=10)
     ada = scene.client.registered("ada")
     ada.post("/constructs", {"construct_id": CONSTRUCT_ID})
     early = scene.certified(ada)["certificate_id"]

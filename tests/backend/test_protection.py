@@ -117,8 +117,8 @@ SEALED_BUNDLE: Mapping[str, Any] = {
     "sealed_at": MOMENT,
 }
 DECIDED = f"""
-    INSERT INTO construct_decisions (construct_id, user_id, decision, decided_at)
-    VALUES ('a-construct', '{USER_ID}', 'confirmed', '{MOMENT}')
+    INSERT INTO construct_decisions (construct_id, user_id, decision, decided_at, queue_end)
+    VALUES ('a-construct', '{USER_ID}', 'confirmed', '{MOMENT}', 0)
 """  # noqa: S608 - a constant
 COMMITTED = (
     f"commitment_hash = '{HASH}', committed_at = now(), version_pins = '{{}}',"

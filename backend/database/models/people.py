@@ -114,6 +114,8 @@ class ConstructDecision(Base):
     user_id: Mapped[Identifier] = mapped_column(ForeignKey("users.id"))
     decision: Mapped[str] = mapped_column(String(20))
     decided_at: Mapped[Moment]
+    queue_end: Mapped[int] = mapped_column(BigInteger)
+    """The last entry that the log's queue had then: a run that ends later is closed behind it."""
 
 
 class IdempotencyKey(Base):
