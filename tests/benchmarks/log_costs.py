@@ -83,7 +83,7 @@ async def _begin(store: FileTheatreStore, theatre_id: str) -> Took:
     """Log a commitment as `echelon theatre run` does; the run holds the theatre anyway."""
     swept = await awaited(sweep(at=utc_now(), running=theatre_id))
     with store.hold(theatre_id) as held:
-        moved = timed(partial(follow_move, held))
+        moved = await awaited(follow_move(held))
         logged = await awaited(log_commitment(held, "benchmark"))
     parts = (swept, moved, logged)
     return Took(sum(one.cpu for one in parts), sum(one.wall for one in parts))

@@ -13,10 +13,11 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.files.trust_home import TrustHome, trust_folder
 from theatre.transparency.errors import LogForkError
 from theatre.transparency.log import CHECKPOINT, Appended, Follower, LogWriter, prove_inclusion
-from theatre.transparency.notes import Note, SignedCheckpoint
+from theatre.transparency.notes import Checkpoint, Note, SignedCheckpoint
 from theatre.transparency.policy import Witness
 from theatre.transparency.proofs import LogProof
 from theatre.transparency.record import LogRecord
+from theatre.transparency.tiles import TILE_WIDTH, decode_bundle, tile_path
 from theatre.transparency.trust import Trust
 
 _LOG: Final = logging.getLogger(__name__)
@@ -87,6 +88,19 @@ async def prove_commitment(home: TrustHome, trust: Trust, entry: bytes) -> LogPr
         async with home.log.hold():
             checkpoint = await (await _open_writer(home, trust)).sign_again(index + 1)
     return await prove_inclusion(home.log, index, checkpoint)
+
+
+async def find_closing(home: TrustHome, index: int) -> bytes | None:
+    """Return the entry of the log that closes its commitment at `index`; None where none does."""
+    size = Checkpoint.parse(Note.parse(await home.log.read(CHECKPOINT)).text).size
+    # No text in a canonical entry has such a member in it: its quotation marks are escaped.
+    closes = b'"commitment_index":%d,' % index
+    for number in range(index // TILE_WIDTH, -(-size // TILE_WIDTH)):
+        path = tile_path(None, number, min(TILE_WIDTH, size - number * TILE_WIDTH))
+        for entry in decode_bundle(await home.log.read(path)):
+            if closes in entry:
+                return entry
+    return None
 
 
 async def _open_writer(home: TrustHome, trust: Trust) -> LogWriter:

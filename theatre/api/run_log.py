@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from theatre.api.issuer_log import append_entries, issuer_home, prove_commitment
+from theatre.api.issuer_log import append_entries, find_closing, issuer_home, prove_commitment
 from theatre.api.workspace import utc_now
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
 from theatre.engine.clock import parse_rfc3339
@@ -140,12 +140,25 @@ def _is_elsewhere(known: OpenCommitment, folder: Path) -> bool:
     return known.folder != folder and known.folder.is_dir()
 
 
-def follow_move(held: TheatreLease) -> None:
-    """Note where a theatre that has begun lies now, so that it is closed from there."""
-    opened, folder = issuer_home().open_commitments, held.folder.resolve()
-    known = opened.find(held.theatre.theatre_id)
-    if known is not None and known.folder != folder and not _is_elsewhere(known, folder):
-        opened.keep(known._replace(folder=folder))
+async def follow_move(held: TheatreLease) -> None:
+    """Note where a theatre that has begun lies now, so that it is closed from there.
+
+    InvalidTransitionError where the log has closed one that is unfinished here: with its folder
+    and its note set back, it would come to another end.
+    """
+    home, folder = issuer_home(), held.folder.resolve()
+    known = home.open_commitments.find(held.theatre.theatre_id)
+    if known is None:
+        return
+    places = await home.log.find([leaf_hash(known.commitment)])
+    is_closed = any([await find_closing(home, index) for index in places.values()])
+    if is_closed and held.theatre.state not in _ENDED:
+        raise InvalidTransitionError(
+            f"expected a theatre whose commitment is open in your log, got {known.theatre_id}, "
+            "which is closed there: commit its template again, with --new"
+        )
+    if known.folder != folder and not _is_elsewhere(known, folder):
+        home.open_commitments.keep(known._replace(folder=folder))
 
 
 def _kept_proof(folder: Path, trust: Trust, entry: bytes, nonce: bytes) -> LogProof | None:
@@ -213,6 +226,9 @@ async def _decide(
             raise LogForkError("expected the log that had the commitment, got one without it")
         return known, None
     (index,), signed = places.values(), None
+    if (logged := await find_closing(home, index)) is not None:
+        # Theatre and note were set back, perhaps by a backup: what the log has stands.
+        return _keep_closing(home, known, logged), None
     resolution = view.resolution or {}
     is_certified = resolution.get("outcome") == "certified"
     if is_certified and utc_now() > _close_by(known):
@@ -432,7 +448,9 @@ async def _abandon(home: TrustHome, known: OpenCommitment) -> None:
     if known.closing is None:
         places = await home.log.find([leaf_hash(known.commitment)])
         for index in places.values():
-            known = _keep_closing(home, known, _void(known, index, VoidReason.ABANDONED))
+            logged = await find_closing(home, index)
+            void = _void(known, index, VoidReason.ABANDONED)
+            known = _keep_closing(home, known, logged or void)
     await _finish(home, trust, known)
 
 

@@ -145,7 +145,7 @@ async def run_theatre(
             await close_commitment(workspace.store.view(theatre_id))
             held.theatre.require_in_time(now)
         if is_logged:
-            follow_move(held)
+            await follow_move(held)
         on_start(held)
         is_calling = held.theatre.state in _BEFORE_THE_LAST_CALL
         datasets = workspace.datasets_for(held.template_folder, held.data)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from theatre.api.issuer_log import issuer_home, read_record
+from theatre.api.issuer_log import issuer_home
 from theatre.api.log_network import open_log
 from theatre.api.run_log import sweep
 from theatre.api.workspace import Workspace
@@ -34,7 +34,6 @@ from theatre.transparency.fsck import (
     logged_closing,
 )
 from theatre.transparency.notes import Checkpoint, Note, SignedCheckpoint
-from theatre.transparency.record import LogRecord
 from theatre.transparency.run_entries import receipt_commitment
 from theatre.transparency.trust import Trust
 
@@ -174,21 +173,7 @@ def recover_log(place: str) -> None:
             return await recover(home.log, copy, trust.log)
 
     done = asyncio.run(recovered())
-    _forget_closed(home, asyncio.run(read_record(home, trust)))
     echo(f"log       {done.origin}: {done.size} entries")
-
-
-def _forget_closed(home: TrustHome, record: LogRecord) -> None:
-    """Forget commitments that were open in the backup and that the log has closed since.
-
-    Where the theatre is still there it closes them itself, with the entry that is logged already;
-    where it is gone they would be closed a second time, as abandoned.
-    """
-    for theatre_id in home.open_commitments.theatre_ids():
-        known, logged = home.open_commitments.find(theatre_id), record.commitments.get(theatre_id)
-        is_closed = logged is not None and not logged.is_open
-        if is_closed and known is not None and not known.folder.is_dir():
-            home.open_commitments.remove(theatre_id)
 
 
 async def _hold_to_export(home: TrustHome, folder: Path) -> None:

@@ -485,6 +485,20 @@ def test_a_theatre_that_is_set_back_cannot_begin_again(place: Place) -> None:
         place.begin(theatre_id)
 
 
+def test_a_theatre_that_is_set_back_with_its_note_has_no_other_end(place: Place) -> None:
+    theatre_id, notes = place.commit(), place.issuer.open_commitments
+    trail = place.store.folder(theatre_id) / TRAIL
+    place.begin(theatre_id)
+    began, note = trail.read_bytes(), notes.find(theatre_id)
+    assert note is not None
+    place.end(theatre_id, {"outcome": "failed", "outcome_reason": "self-check"})
+    trail.write_bytes(began)
+    notes.keep(note)
+    assert "is closed there" in place.echelon("theatre", "run", theatre_id).stderr
+    place.end(theatre_id, {"outcome": "void", "outcome_reason": "cancelled"})
+    assert (place.size, place.record.faults, notes.theatre_ids()) == (2, [], [])
+
+
 def test_a_copy_of_a_theatre_has_no_try_of_its_own_and_a_moved_one_has(place: Place) -> None:
     theatre_id = place.commit()
     nonce = place.begin(theatre_id)

@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from tests.theatre.transparency.log_stage import signer
 from tests.theatre.transparency.loopback_log import HERE, files_below, serving, witness_in
 from tests.theatre.transparency.test_record import committed, void
-from theatre.api.issuer_log import append_entries
+from theatre.api.issuer_log import append_entries, read_record
 from theatre.api.log_network import compare_with_others
+from theatre.api.run_log import sweep
 from theatre.cli import cli
 from theatre.cli.witness_command import WitnessServer
 from theatre.files.open_commitments import OpenCommitment
@@ -224,7 +225,11 @@ def test_what_the_log_has_closed_since_the_backup_is_not_closed_again(
     newer = copied(home, tmp_path / "newer")
     copied(backup, home.folder)
     assert CliRunner().invoke(cli, ["log", "recover", str(newer.folder / "log")]).exception is None
-    assert home.open_commitments.theatre_ids() == ["here", "open"]
+    asyncio.run(sweep(at=AT))
+    record = asyncio.run(read_record(home, trust))
+    reasons = {one: record.commitments[one].void_reason for one in entries}
+    assert (record.faults, home.open_commitments.theatre_ids()) == ([], [])
+    assert reasons == {"open": "abandoned", "here": "cancelled", "gone": "cancelled"}
 
 
 async def test_keys_that_were_not_restored_are_not_made_anew(tmp_path: Path) -> None:
