@@ -60,7 +60,10 @@ def test_a_backup_of_a_running_service_is_the_same_service_elsewhere(
     shutil.copytree(tmp_path / "home" / "trust", home / "trust")
     assert administer(monkeypatch, empty_database, home, "restore", str(backup)) is ExitCode.OK
     assert administer(monkeypatch, empty_database, home, "fsck") is ExitCode.OK
-    assert "intact; 0 findings, 2 theatres, " in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "intact; 0 findings, 2 theatres, " in said.out
+    # No one could have said that the log has gone on since.
+    assert "warning: the log was compared with nothing" in said.err
     with served(create_app(settings_for(empty_database, home, **stage.settings))) as client:
         after = [client.get(f"{path}/{name}").body for name in names]
         # `as_of` is the time of the question.

@@ -34,13 +34,20 @@ _CLOSINGS = frozenset({EntryType.CERTIFICATE, EntryType.VOID})
 
 
 async def compare_restored_log(engine: AsyncEngine) -> Sequence[str]:
-    """Hold the log to its witnesses and its address; return in words who did not answer.
+    """Hold the log to its witnesses and its address; return in words what was not compared.
 
     Raises LogBehindError and LogForkError where the service must not sign.
     """
     trust = await _read_trust(engine)
     if trust is None:
         return ()
+    if not (trust.url or any(one.url for one in trust.policy.witnesses.values())):
+        why = (
+            "the log was compared with nothing, as trust.json names neither a witness nor an "
+            "address of it: where it went on behind the backup, `echelon admin recover PLACE` has "
+            "to come before the service starts, or it signs a second log"
+        )
+        return (why,)
     return (await compare_with_others(PostgresLog(engine), trust)).missing
 
 
