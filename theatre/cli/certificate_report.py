@@ -19,6 +19,7 @@ from theatre.cli.tables import (
     format_tier,
     format_usage,
     print_table,
+    score_name,
 )
 from theatre.engine.bundle_check.arithmetic import identity
 from theatre.engine.canonical_json import JsonObject, parse_object
@@ -242,10 +243,9 @@ def _print_gaps(parts: Mapping[str, Any] | None) -> None:
     for name, gap in (parts or {}).get("gap", {}).items():
         if gap["beyond_sampling_error"]:
             side = "above" if gap["difference"] > 0 else "below"
-            criterion = "composite" if name == COMPOSITE else name
             echo(
-                f"note         {criterion}: train part {abs(gap['difference']):.3f} {side} the "
-                "holdout, beyond sampling error"
+                f"note         {score_name(name)}: train part {abs(gap['difference']):.3f} {side} "
+                "the holdout, beyond sampling error"
             )
 
 

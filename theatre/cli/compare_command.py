@@ -20,6 +20,7 @@ from theatre.cli.tables import (
     format_p,
     format_tier,
     print_table,
+    score_name,
     tier_at,
 )
 from theatre.engine.comparison import compare_bundles
@@ -198,7 +199,7 @@ def _pair_row(measure: str, one: Mapping[str, Any]) -> Sequence[str]:
         bounds = f"{difference['low']:+.3f} … {difference['high']:+.3f}"
     count = str(counted["first"])
     return (
-        "composite" if measure == COMPOSITE else measure,
+        score_name(measure),
         count if one["is_paired"] else f"{count} and {counted['second']}",
         "-" if difference["value"] is None else f"{difference['value']:+.3f}",
         bounds,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from theatre.cli.tables import score_name
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.scoring import COMPOSITE, wilson_interval
 from theatre.pages.wording import best_baseline
@@ -119,7 +120,7 @@ def _scores(aggregate: Document, certificate: Document) -> Iterator[_Score]:
         others = {key: values.get(name) for key, values in columns.items()}
         counts = certificate["score_counts"].get(name)
         count = counts["scored"] + counts["missing"] if counts else None
-        yield _Score(name, score, count, aggregate["score_intervals"][name], others)
+        yield _Score(score_name(name), score, count, aggregate["score_intervals"][name], others)
 
 
 def _split(aggregate: Document) -> dict[Key, Document]:
@@ -335,7 +336,7 @@ def differences(comparison: Document) -> str:
             across=(-reach, reach),
             up=(-0.5, len(pairs) - 0.5),
         )
-        elements.append(text(left, top, "composite" if measure == COMPOSITE else measure))
+        elements.append(text(left, top, score_name(measure)))
         below = f"first minus second, {how}, with its 95 % interval"
         is_last = measure == measures[-1]
         elements += panel.frame(ticks, (), below=below if is_last else "")

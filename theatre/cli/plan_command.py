@@ -16,7 +16,7 @@ from theatre.cli.episodes_command import found_run, readable
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.options import header_option
 from theatre.cli.progress import ProgressLine
-from theatre.cli.tables import format_number, print_table
+from theatre.cli.tables import format_number, print_table, score_name
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import PilotError, ProgrammeError
 from theatre.engine.models import EpisodeOutcome, exchanges_of
@@ -253,8 +253,8 @@ def _print(document: Mapping[str, Any]) -> None:
         )
     )
     echo(
-        f"wanted    {document['score']}: an interval {document['width']:g} wide, low to high "
-        f"(narrow enough in {document['simulation']['assurance']:.0%} of "
+        f"wanted    {score_name(document['score'])}: an interval {document['width']:g} wide, "
+        f"low to high (narrow enough in {document['simulation']['assurance']:.0%} of "
         f"{document['simulation']['runs']} simulated runs of each size)"
     )
     print_table(

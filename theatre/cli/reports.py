@@ -8,10 +8,15 @@ from theatre.api.issuer_log import place_rows
 from theatre.api.runs import PENDING
 from theatre.cli.certificate_report import print_certificate, shorten_path
 from theatre.cli.exits import echo
-from theatre.cli.tables import format_interval, format_number, format_usage, print_table
+from theatre.cli.tables import (
+    format_interval,
+    format_number,
+    format_usage,
+    print_table,
+    score_name,
+)
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import SchemaViolation
-from theatre.engine.scoring import COMPOSITE
 
 
 def print_run(report: JsonObject) -> None:
@@ -64,7 +69,7 @@ def print_rehearsal(report: JsonObject, notes: Iterable[str]) -> None:
     document: Any = report
     rows = [
         (
-            "composite" if name == COMPOSITE else name,
+            score_name(name),
             format_number(value),
             format_interval(document["score_intervals"][name]),
         )

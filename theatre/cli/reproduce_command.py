@@ -17,7 +17,7 @@ from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, pr
 from theatre.cli.options import header_option
 from theatre.cli.reports import print_run
 from theatre.cli.run_command import run_with_progress
-from theatre.cli.tables import format_interval, format_number, print_table
+from theatre.cli.tables import format_interval, format_number, print_table, score_name
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.coin import Coin
 from theatre.engine.errors import NotFoundError
@@ -80,7 +80,7 @@ def compare_runs(original: Path, again: Path, once_more: Path | None = None) -> 
 def _print_reproduction(comparison: _Document) -> None:
     rows = [
         (
-            name,
+            score_name(name),
             format_number(pair["scores"][0]),
             format_interval(pair["intervals"][0]),
             format_number(pair["scores"][1]),

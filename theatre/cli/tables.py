@@ -34,6 +34,11 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 LEAST_P = 1e-6
 
 
+def score_name(name: str) -> str:
+    """Return what a reader calls a score: a criterion's own name, or "composite"."""
+    return "composite" if name == "composite_score" else name
+
+
 def format_number(value: float | None) -> str:
     """Return a score as tables show it."""
     return "-" if value is None else f"{value:.3f}"

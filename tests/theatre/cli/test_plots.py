@@ -82,7 +82,7 @@ def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_tex
     written = texts(observer / "criteria.svg")
     assert {
         *("source_fidelity", "signal_classification", "canvas_enrichment_freshness"),
-        "composite_score",
+        "composite",
     } <= set(written)
     assert {
         *(
