@@ -10,6 +10,7 @@ import click
 from theatre.cli.exits import NamedPath, echo, json_option, print_document
 from theatre.cli.tables import format_number, print_table
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.templates import construct_id_of
 from theatre.harness.folder import TEMPLATE, write_folder
 from theatre.harness.inspect_log import read_inspect_log
 from theatre.harness.promptfoo_results import read_promptfoo_results
@@ -44,7 +45,7 @@ KINDS = ("inspect", "promptfoo", "jsonl", "csv")
     help="jsonl, csv: the column with the answer to what is expected; any name, where nothing is.",
 )
 @click.option("--score", "scores", multiple=True, help="jsonl, csv: a column with a score, 0 to 1.")
-@click.option("--construct", default="recorded", help="jsonl, csv: a name for what answered.")
+@click.option("--construct", help="jsonl, csv: what answered; else the folder.")
 @json_option
 def import_(  # noqa: PLR0913  # one argument an option
     kind: str,
@@ -58,7 +59,7 @@ def import_(  # noqa: PLR0913  # one argument an option
     expected: tuple[str, ...],
     answers: tuple[str, ...],
     scores: tuple[str, ...],
-    construct: str,
+    construct: str | None,
     as_json: bool,
 ) -> None:
     """Import LOG, which another harness finished.
@@ -74,7 +75,8 @@ def import_(  # noqa: PLR0913  # one argument an option
         scores=scores,
         episode_id=id_column,
     )
-    found = _read(kind, log, prompt, columns, construct, with_scores=not ground_truth)
+    named = construct or construct_id_of(out.resolve().name)
+    found = _read(kind, log, prompt, columns, named, with_scores=not ground_truth)
     if not ground_truth and kind in {"jsonl", "csv"} and not (answers and (expected or scores)):
         raise click.UsageError(
             "expected --answer EXPECTED=COLUMN with --expected or --score, or --ground-truth: "

@@ -16,7 +16,7 @@ from theatre.drafts.compilation import default_answer, default_prompt, nearest
 from theatre.drafts.errors import FolderTakenError
 from theatre.drafts.tables import GroundTruth, Table, ground_truth, read_table
 from theatre.engine.schema_registry import resource_root
-from theatre.engine.templates import theatre_id_of
+from theatre.engine.templates import construct_id_of, theatre_id_of
 
 DRAFT, DATA = "echelon.yaml", "ground_truth.jsonl"
 README, IGNORED = "README.md", ".gitignore"
@@ -69,11 +69,6 @@ class Wishes(NamedTuple):
     key_env: str | None
     project: str
     """The name of the folder: theatres of two projects are different ones."""
-
-    @property
-    def own_id(self) -> str:
-        """Return the id of a construct that is written: a log counts all runs of an id as its."""
-        return theatre_id_of(self.project).removeprefix("product_").removesuffix("_v1")
 
 
 def recipes() -> list[str]:
@@ -340,9 +335,9 @@ def _draft(text: str, wishes: Wishes, truth: GroundTruth | None, shown: GroundTr
     construct = _construct_lines(wishes, shown)
     if construct is not None:
         text = re.sub(r"(?m)^construct: .*$|^chain:(?:\n  - .*)+", "construct: @", text)
-    entry = f'{{id: {_word(wishes.own_id)}, adapter: python, endpoint: "solution:answer"}}'
+    entry = f'{{id: {_word(construct_id_of(wishes.project))}, adapter: python, endpoint: "solution:answer"}}'
     text = text.replace("construct: solution:answer", f"construct: {entry}")
-    text = text.replace("{id: calculator,", f"{{id: {wishes.own_id}_calculator,")
+    text = text.replace("{id: calculator,", f"{{id: {construct_id_of(wishes.project)}_calculator,")
     text = _with_data(text, wishes, truth)
     named = f"{text.rstrip()}\nid: {theatre_id_of(wishes.project)}\n"
     return named if construct is None else named.replace("construct: @", construct)
@@ -401,7 +396,7 @@ def _construct_lines(wishes: Wishes, truth: GroundTruth) -> str | None:
         case "python":
             return None
         case "node":
-            own = _word(wishes.own_id)
+            own = _word(construct_id_of(wishes.project))
             return f"construct: {{id: {own}, adapter: local, endpoint: [node, solution.mjs]}}"
         case "command":
             argv = shlex.split(wishes.command or "")

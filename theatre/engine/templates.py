@@ -277,6 +277,14 @@ def theatre_id_of(name: str, family: str = "product") -> str:
     return f"{family}_{slug or 'theatre'}_{letters}_v1"
 
 
+def construct_id_of(name: str) -> str:
+    """Return the id of a construct that is called as a folder; that of another is another one.
+
+    A log counts all runs of an id as those of one construct.
+    """
+    return theatre_id_of(name).removeprefix("product_").removesuffix("_v1")
+
+
 def fold_case(text: str) -> str:
     """Return `text` as a reader takes it: without case and superfluous space."""
     return " ".join(text.casefold().split())

@@ -209,6 +209,7 @@ def test_rows_of_a_table_are_questions_answers_and_scores(tmp_path: Path) -> Non
     ]
     assert report["measures"][0]["recomputed"] == pytest.approx(1 / 3)
     template = json.loads((tmp_path / "new" / "template.json").read_bytes())
+    assert template["product_theatre_config"]["construct_under_test"] == "new"
     # No one reported a score of the label.
     assert template["criteria"]["criteria_ids"] == ["label_v1_2", "grade_reported", "ok_reported"]
     first = json.loads((tmp_path / "new" / "ground_truth.jsonl").read_bytes().splitlines()[0])
