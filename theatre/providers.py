@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cache
 from http import HTTPStatus
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
@@ -18,6 +19,8 @@ from urllib.parse import quote
 from theatre.engine.canonical_json import JsonObject
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 ProviderKind: TypeAlias = Literal["anthropic", "openai"]
@@ -149,6 +152,14 @@ class ProviderClient:
         return isinstance(error.__cause__, self._http.ConnectError | self._http.ConnectTimeout)
 
 
+@cache
+def tls() -> ssl.SSLContext:
+    """Return what servers are judged by; to read the authorities anew takes 20 ms a client."""
+    import httpx2  # noqa: PLC0415 - of the extra `models`
+
+    return httpx2.create_ssl_context()
+
+
 @contextlib.asynccontextmanager
 async def open_provider(
     kind: ProviderKind,
@@ -170,7 +181,11 @@ async def open_provider(
 
     timeouts = timeouts or httpx2.Timeout(180.0, connect=_CONNECT_SECONDS)
     http_client = httpx2.AsyncClient(
-        transport=transport, follow_redirects=False, timeout=timeouts, trust_env=transport is None
+        transport=transport,
+        verify=tls(),
+        follow_redirects=False,
+        timeout=timeouts,
+        trust_env=transport is None,
     )
     # Its own retries off: how often a call is made is committed.
     given: dict[str, Any] = {

@@ -10,6 +10,7 @@ import httpx2
 
 from theatre.oracles.errors import OutboundRefusedError
 from theatre.oracles.outbound_policy import Lookup, OutboundPolicy, judged_lookup, system_lookup
+from theatre.providers import tls
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
@@ -29,7 +30,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     ) -> None:
         self._max_bytes = max_bytes
         self._lookup = judged_lookup(policy, lookup, is_refused=is_refused)
-        self._transport = httpx2.AsyncHTTPTransport()
+        self._transport = httpx2.AsyncHTTPTransport(verify=tls())
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request to the first of the addresses of its host."""
