@@ -149,7 +149,6 @@ def _lifespan(
     async def living(_app: FastAPI) -> AsyncIterator[dict[str, object]]:
         keys = KeyFile(await asyncio.to_thread(_key_file, settings))
         async with open_runtime(settings, works=settings.worker_in_api, clock=clock) as runtime:
-            await asyncio.to_thread(runtime.resources.constructs.isolation)
             theatre_metrics = TheatreMetrics(runtime.engine)
             metrics.registry.register(theatre_metrics)
             yield {

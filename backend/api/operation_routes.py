@@ -51,7 +51,7 @@ async def ready(
     """
     service = get_service(request)
     checks = service.ready_checks
-    # Probed when the process began: this only reads the cached result.
+    # Probed once a process: after the first time this only reads the cached result.
     isolation = await asyncio.to_thread(service.resources.constructs.isolation)
     details = ReadyDetails(isolation=ClosedTo.model_validate(isolation.as_document()))
     try:
