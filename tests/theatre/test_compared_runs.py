@@ -35,6 +35,7 @@ from theatre.engine.oracle_contract import OracleInvocationRequest
 COUNT = 12
 ON: Mapping[str, JsonValue] = {"/execution_policy/on_threshold": "continue"}
 OTHER = "beef" * 16
+VERSIONS = (OTHER, "cafe" * 16)
 
 
 def pilot(
@@ -122,6 +123,14 @@ def test_a_failure_on_one_side_counts_0_and_a_refusal_is_left_out_and_bounded(
     assert [one["first_outcome"] for one in found["flips"]] == ["missing"]
     # With both refusals, and the failure, as wrong or as right.
     assert found["at_worst"] == {"low": -0.25, "high": 0}
+
+
+def test_a_criterion_that_no_episode_has_has_no_difference(tmp_path: Path) -> None:
+    records = [{**one, "expected_output": {"colour": "red"}} for one in episodes(COUNT)]
+    runs = [pilot(tmp_path / version, records=records, version=version) for version in VERSIONS]
+    found = compared(*runs)["pairs"][0]["measures"]
+    assert [found[name]["at_worst"] for name in ("recall", "composite_score")] == [None, None]
+    assert found["colour"]["at_worst"] == {"low": 0, "high": 0}
 
 
 def test_the_same_construct_twice_is_named_apart_and_differs_in_nothing(

@@ -198,7 +198,7 @@ def _worst_case(first: SealedRun, second: SealedRun, measure: str) -> JsonObject
         cast("dict[str, Any]", run.documents["aggregate"])["worst_case_bounds"][measure]
         for run in (first, second)
     )
-    if has_people(first.documents["template"]) or None in (*ours.values(), *theirs.values()):
+    if has_people(first.documents["template"]) or None in (ours, theirs):
         return None
     low, high = (
         exact(ours["low"]) - exact(theirs["high"]),
