@@ -71,6 +71,7 @@ NO_LINES: dict[str, tuple[bytes, str]] = {
     "a list": (b'[\n {"q": "a", "answer": "x"}\n]\n', "each of the list into a line of its own"),
     "another encoding": ('{"q": "ü", "answer": "x"}'.encode("cp1252"), "save it as UTF-8"),
     "an object over lines": (b'{\n "q": "a"\n}\n', "write one into a line of its own"),
+    "a table": (b"q,answer\na,x\n", "of its own, or call a table NAME.csv$"),
     "no number": (b'{"q": "a", "answer": NaN}\n', "got NaN$"),
     "a name twice": (b'{"q": "a", "q": "b"}\n', "got 'q' twice$"),
 }

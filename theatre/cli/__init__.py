@@ -208,6 +208,13 @@ def main() -> None:
             # A table or a bar must not fail on a terminal without Unicode.
             stream.reconfigure(errors="backslashreplace")
     code: ExitCode = run_guarded(cli, sys.argv[1:])
+    try:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.flush()
+    except OSError:
+        # It was said. Python would try once more, say it again, and end with 120.
+        sys.stdout = None
+        code = code or ExitCode.FAILURE
     # All of it ends with the process: looking through it for garbage first would take 0.1 s.
     gc.freeze()
     sys.exit(code)

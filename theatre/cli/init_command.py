@@ -262,7 +262,8 @@ def _truth(table: Table, wishes: Wishes) -> GroundTruth:
 def _echo_reading(data: Path | None, truth: GroundTruth) -> None:
     """Show as what rows were read: a number, a text and an id look alike in a table."""
     first = json.loads(truth.lines.partition(b"\n")[0])
-    echo(f"read        {data}: {truth.count} rows, the first {first['episode_id']}")
+    rows = "row" if truth.count == 1 else "rows"
+    echo(f"read        {data}: {truth.count} {rows}, the first {first['episode_id']}")
     answer = {name: first["expected_output"].get(name) for name in truth.answers}
     for head, shown in (("asked", first["input_data"]), ("answer", answer)):
         text = json.dumps(shown, ensure_ascii=False)
@@ -335,9 +336,10 @@ def _draft(text: str, wishes: Wishes, truth: GroundTruth | None, shown: GroundTr
     construct = _construct_lines(wishes, shown)
     if construct is not None:
         text = re.sub(r"(?m)^construct: .*$|^chain:(?:\n  - .*)+", "construct: @", text)
-    entry = f'{{id: {_word(construct_id_of(wishes.project))}, adapter: python, endpoint: "solution:answer"}}'
+    own = construct_id_of(wishes.project)
+    entry = f'{{id: {_word(own)}, adapter: python, endpoint: "solution:answer"}}'
     text = text.replace("construct: solution:answer", f"construct: {entry}")
-    text = text.replace("{id: calculator,", f"{{id: {construct_id_of(wishes.project)}_calculator,")
+    text = text.replace("{id: calculator,", f"{{id: {own}_calculator,")
     text = _with_data(text, wishes, truth)
     named = f"{text.rstrip()}\nid: {theatre_id_of(wishes.project)}\n"
     return named if construct is None else named.replace("construct: @", construct)

@@ -104,8 +104,10 @@ def json_rows(path: Path) -> Iterator[tuple[int, JsonObject]]:
                 if isinstance(error.__cause__, UnicodeDecodeError):
                     advice = f"; {_SAVE}"
                 elif isinstance(error.__cause__, JSONDecodeError) or text.lstrip()[:1] != b"{":
-                    one = "each of the list" if text.lstrip()[:1] == b"[" else "one"
-                    advice = f"; write {one} into a line of its own"
+                    begins = text.lstrip()[:1]
+                    one = "each of the list" if begins == b"[" else "one"
+                    table = "" if begins in b"[{" else ", or call a table NAME.csv"
+                    advice = f"; write {one} into a line of its own{table}"
                 raise TableError(
                     f"expected a JSON object in line {number} of {path}: {error}{advice}"
                 ) from error

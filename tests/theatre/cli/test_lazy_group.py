@@ -1,6 +1,7 @@
 """Commands are imported when they are called, not when they are listed."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,23 @@ def imported_by(tmp_path: Path, *arguments: str) -> tuple[int, set[str]]:
     )
     code, modules = json.loads(ended.stdout.splitlines()[-1])
     return code, set(modules)
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(name, path=None, target=None):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt)
+from theatre.program import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_program_loads_is_no_traceback() -> None:
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
 
 
 @pytest.mark.parametrize(
