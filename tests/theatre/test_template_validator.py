@@ -397,6 +397,7 @@ ERRORS = [
     Case("invocation-names-construct", {f"{STEPS}/0/construct_id": DROP}, f"{STEPS}/0"),
     Case("chain-pinned", {f"{CONSTRUCTS}/lens": DROP, STEPS: [invocation("mirror")]},
          f"{PRODUCT}/construct_chain/1", CHAIN),
+    Case("construct-under-test-invoked", {STEPS: [AGGREGATION]}, f"{PRODUCT}/construct_under_test"),
     Case("construct-under-test-pinned", {STEPS: [AGGREGATION], CONSTRUCTS: {}},
          f"{PRODUCT}/construct_under_test"),
     Case("construct-under-test-invoked",

@@ -55,7 +55,13 @@ def _construct_under_test_pinned(subject: Subject) -> Iterator[Finding]:
 def _construct_under_test_invoked(subject: Subject) -> Iterator[Finding]:
     """Without a chain, a certificate for one construct cannot rest on another one's answers."""
     construct, invoked = subject.config.construct_under_test, _invoked(subject)
-    if construct and invoked and not subject.config.construct_chain and construct not in invoked:
+    if not construct or subject.config.construct_chain or construct in invoked:
+        return
+    template = subject.template
+    # Of a call that names no construct, and of a construct that is not pinned, other rules speak.
+    is_pinned = template.replays and construct in template.version_pins.constructs
+    is_silent = template.resolution_programme and not any(template.steps(_INVOCATION))
+    if invoked or (is_pinned and is_silent):
         yield (
             json_pointer(*_TESTED),
             phrase("expected a construct that the programme invokes, got ", Quoted(construct)),
