@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, cast
+from urllib.parse import quote
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -170,6 +171,7 @@ def _links(read: ReadCertificate, archive: BundleArchive | None) -> Mapping[str,
         "badge": f"/certificates/{own}/badge.svg",
         "page": f"/c/{own}",
         "log": "/log",
+        "construct": f"/constructs/{quote(view.stored.construct_id, safe='')}",
     }
     if view.disclosure != "hashes":
         links["bundle"] = f"{theatre}/evidence-bundle"
