@@ -92,7 +92,7 @@ def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_tex
         ),
         "0.467 (cluster_bca)",
     } <= set(written)
-    assert {"train (124 episodes)", "holdout (39 episodes)"} <= set(written)
+    assert {"train (134 episodes)", "holdout (29 episodes)"} <= set(written)
     assert "product_observer_v1: observer @ ce4148af29c2" in written
     assert {
         "best trivial answer",
