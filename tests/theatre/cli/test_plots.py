@@ -97,7 +97,7 @@ def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_tex
     assert {
         "best trivial answer",
         (
-            "BACKTESTED; 163 questions, 163 distinct; answers-in-inputs; baseline-meets-interval; "
+            "BACKTESTED; 163 questions, 163 distinct; answers-in-inputs; "
             "within-item-variance-unknown"
         ),
     } <= set(written)
