@@ -126,7 +126,9 @@ def test_a_failure_on_one_side_counts_0_and_a_refusal_is_left_out_and_bounded(
 
 
 def test_a_criterion_that_no_episode_has_has_no_difference(tmp_path: Path) -> None:
-    records = [{**one, "expected_output": {"colour": "red"}} for one in episodes(COUNT)]
+    records: list[JsonObject] = [
+        {**one, "expected_output": {"colour": "red"}} for one in episodes(COUNT)
+    ]
     runs = [pilot(tmp_path / version, records=records, version=version) for version in VERSIONS]
     found = compared(*runs)["pairs"][0]["measures"]
     assert [found[name]["at_worst"] for name in ("recall", "composite_score")] == [None, None]
