@@ -410,6 +410,19 @@ def good_form(folder: Path) -> str:
     return f"paid: {certificate['verification_tier']}, finding {', '.join(found)}"
 
 
+def refuses_the_hard(folder: Path) -> str:
+    """Know half of the answers, and refuse the rest: what is refused is in no mean."""
+
+    def answer(request: OracleInvocationRequest) -> JsonObject:
+        seq = cast("int", request.input_data["seq"])
+        return {"output_data": {**EXPECTED, "seq": seq}} if seq % 2 else REFUSED
+
+    finished = pilot_stage(folder, episodes(120)).run(ScriptedAdapter(answer))
+    certificate: Any = finished.document("certificate.json")
+    assert (certificate["composite_score"], certificate["refusal_rate"]) == (1, 0.5)
+    return f"paid: {findings_of(finished, 'left-out')}"
+
+
 def one_friend(folder: Path) -> str:
     """Let one friend give one answer full marks, and let that be all that is scored."""
     alone = rating(items=1, share=1, identity_separation={"minimum_scorers": 1})
@@ -891,6 +904,7 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "other-interpreter": other_interpreter,
     "borrowed-skill": borrowed_skill,
     "good-form": good_form,
+    "refuses-the-hard": refuses_the_hard,
     "one-friend": one_friend,
     "hundredth": hundredth,
     "own-praise": own_praise,

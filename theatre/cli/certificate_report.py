@@ -33,6 +33,12 @@ FIRST = 20
 """So many answers are looked at for a member that none has, or all have as a text."""
 
 
+def describe_counts(counts: Mapping[str, int]) -> str:
+    """Return how episodes ended, as "120: refused 60, scored 60"."""
+    parts = ", ".join(f"{name} {n}" for name, n in counts.items() if name != "total" and n)
+    return f"{counts['total']}: {parts}"
+
+
 def print_certificate(bundle: Path, *, rows: Iterable[tuple[str, str]] = ()) -> None:
     """Print the certificate in `bundle`: scores with intervals, counts, tier, what is missing.
 
@@ -57,9 +63,7 @@ def print_certificate(bundle: Path, *, rows: Iterable[tuple[str, str]] = ()) -> 
     )
     _print_unread(bundle, certificate["scores"])
     echo("")
-    counts = certificate["episode_counts"]
-    parts = ", ".join(f"{name} {n}" for name, n in counts.items() if name != "total" and n)
-    echo(f"episodes     {counts['total']}: {parts}")
+    echo(f"episodes     {describe_counts(certificate['episode_counts'])}")
     if certificate.get("usage") is not None:
         echo(f"used         {format_usage(certificate['usage'])}")
     print_questions(certificate["data_audit"], certificate["findings"])

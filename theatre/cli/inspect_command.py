@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import click
 
 from theatre.api.named_files import read_file
+from theatre.cli.certificate_report import describe_counts
 from theatre.cli.computation_reports import print_controls, print_opinion
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.pictures import claim_reliability, write_pictures
@@ -136,7 +137,7 @@ def print_inspection(inspection: Inspection) -> None:
     if inspection.is_verification:
         _print_replays(certificate)
     else:
-        echo(f"episodes     {certificate['replay_count']} scored")
+        echo(f"episodes     {describe_counts(certificate['episode_counts'])}")
         if certificate.get("usage") is not None:
             echo(f"used         {format_usage(certificate['usage'])}")
     echo(f"tier         {format_tier(certificate, datetime.now(UTC))}")

@@ -41,11 +41,13 @@ def _lines(certificate: Mapping[str, Any], worth: EffectiveTier) -> tuple[tuple[
     interval = certificate["score_intervals"][name]
     bounds = format_range(interval["low"], interval["high"])
     dates = _dates(certificate)
-    shown = f"{worth.tier} · {format_percent(score)} ({bounds}), n = {n}"
+    refused = certificate["episode_counts"]["refused"]
+    of = f"n = {n}, {refused} refused" if refused else f"n = {n}"
+    shown = f"{worth.tier} · {format_percent(score)} ({bounds}), {of}"
     commitment = plain_text(certificate["commitment_hash"], 64)
     subject = "the composite" if name == COMPOSITE else plain_text(name, 60)
     sentence = (
-        f"{construct} scored {format_percent(score)} on {subject} (n = {n}, 95 % interval {bounds})"
+        f"{construct} scored {format_percent(score)} on {subject} ({of}, 95 % interval {bounds})"
         f"; tier {worth.tier}, {dates}, commitment {commitment}"
     )
     said = _without_work(certificate)

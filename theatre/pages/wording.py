@@ -74,6 +74,7 @@ FINDINGS: Mapping[str, str] = {
     "judges-itself": "A judge of {} is the model whose answers it judges",
     "unweighted-judge": "{} counts for little, though the same judge's word counts elsewhere",
     "one-sided": "All of {} is had by always keeping an answer, always changing it, or a bad start",
+    "left-out": "With what it declined of {} counted as 0, its score is below its interval",
     "one-expectation": "One answer is expected for {} wherever any is: saying it may always do",
     "baseline-meets-interval": "On {} an answer without any work does as well",
     "interchangeable-answers": "On {} its answers do as well for other questions than their own",

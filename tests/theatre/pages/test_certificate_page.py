@@ -265,6 +265,9 @@ def test_a_badge_quotes_all_that_the_wording_rule_asks_for() -> None:
     for part in ("BACKTESTED", "47", "42 to 52", "n = 163", "2026-11-28", "2027-02-26"):
         assert part in shown
     assert CERTIFICATE["commitment_hash"][:12] in shown
+    counts = {**CERTIFICATE["episode_counts"], "refused": 60}
+    badge = render_badge({**CERTIFICATE, "episode_counts": counts}, WORTH)
+    assert "n = 163, 60 refused" in badge
 
 
 def test_a_badge_says_where_a_trivial_answer_does_as_well() -> None:

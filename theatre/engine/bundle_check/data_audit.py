@@ -263,6 +263,12 @@ def evidence_findings(
         trivial = [one[baseline]["score"] for baseline in BASELINES if one[baseline] is not None]
         if limit is not None and trivial and exact(max(trivial)) >= limit:
             found.append(f"{MEETS}:{name}")
+    for name, score in aggregate["scores"].items():
+        low = aggregate["score_intervals"][name]["low"]
+        least = score if low is None else low
+        worst = aggregate["worst_case_bounds"][name]
+        if least is not None and worst and exact(worst["low"]) < exact(least):
+            found.append(f"left-out:{name}")
     return found
 
 

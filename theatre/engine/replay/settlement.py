@@ -319,6 +319,7 @@ class Settlement:
             *data_findings(audit),
             *baseline_findings(baselines, dealt, aggregate),
             *aggregator.narrowed(aggregate),
+            *aggregator.left_out(aggregate),
         )
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line
 from theatre.engine.coin import Draws
@@ -66,6 +66,7 @@ _MOST_UNCOUNTED = 256
 """So many rows of results that differ wait to be counted: most runs have fewer in all."""
 _NOT_HASHED = frozenset({"results_hash", "score_intervals"})
 NARROWED = "interval-narrowed"
+LEFT_OUT = "left-out"
 """The finding where an interval over clusters says more than the single episodes would."""
 
 _COUNTED = ("scored", "missing", "not_applicable", "declined", "unscored")
@@ -271,6 +272,26 @@ class Aggregator:
             alone = exact(Z) ** 2 * (1 - self._human.share_of(name)) ** 2 * tally.variance
             if low is not None and high is not None and (exact(high) - exact(low)) ** 2 < alone:
                 found.append(f"{NARROWED}:{name}")
+        return found
+
+    @staticmethod
+    def left_out(aggregate: JsonObject) -> list[str]:
+        """Return a code for each criterion whose interval would not hold, its gaps counted as 0.
+
+        What is refused or declined is in no mean: who leaves out what is hard scores on the rest.
+        `aggregate` is that of `finish`.
+        """
+        scores, intervals, worst = (
+            cast("Mapping[str, Any]", aggregate[name])
+            for name in ("scores", "score_intervals", "worst_case_bounds")
+        )
+        found = []
+        for name, score in scores.items():
+            low = intervals[name]["low"]
+            limit = score if low is None else low
+            bounds = worst[name]
+            if limit is not None and bounds and exact(bounds["low"]) < exact(limit):
+                found.append(f"{LEFT_OUT}:{name}")
         return found
 
     def _labelled_by(self, panel: Panel, scores: dict[int, float]) -> LabelledItems:
