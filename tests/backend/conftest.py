@@ -87,6 +87,16 @@ def client(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Cli
         yield client
 
 
+@pytest.fixture(scope="module")
+def anybody(
+    module_database: Database, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    """A client without an account, of a service that runs nothing, for all tests of a file."""
+    home = tmp_path_factory.mktemp("home")
+    with served(create_app(settings_for(module_database, home, worker_in_api=False))) as client:
+        yield client
+
+
 @pytest.fixture
 def ada(client: Client) -> Client:
     return client.registered("ada")

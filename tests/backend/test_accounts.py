@@ -28,7 +28,8 @@ WRONG, NEW = "not the password", "another battery"
 def anybody(
     module_database: Database, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Client]:
-    app = create_app(settings_for(module_database, tmp_path_factory.mktemp("home")))
+    home = tmp_path_factory.mktemp("home")
+    app = create_app(settings_for(module_database, home, worker_in_api=False))
     app.include_router(faults.router)
     with served(app) as client:
         yield client

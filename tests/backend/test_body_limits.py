@@ -21,7 +21,11 @@ PATH = "/api/v1/keys"
 @pytest.fixture(scope="module")
 def ada(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     settings = settings_for(
-        module_database, tmp_path_factory.mktemp("home"), max_body_bytes=LIMIT, body_seconds=SECONDS
+        module_database,
+        tmp_path_factory.mktemp("home"),
+        worker_in_api=False,
+        max_body_bytes=LIMIT,
+        body_seconds=SECONDS,
     )
     with served(create_app(settings)) as client:
         yield client.registered("ada")

@@ -69,7 +69,7 @@ class Office:
 @pytest.fixture
 def office(database: Database, tmp_path: Path) -> Iterator[Office]:
     clock = MovingClock()
-    settings = settings_for(database, tmp_path / "home")
+    settings = settings_for(database, tmp_path / "home", worker_in_api=False)
     with served(create_app(settings, clock=clock)) as client:
         for username in ("ada", "bob"):
             client.registered(username)

@@ -36,24 +36,16 @@ AT = "2026-11-22T00:00:00Z"
 NUMBERS = count()
 
 
-@pytest.fixture(scope="module")
-def shared(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """One service for all tests whose debates no other test sees."""
-    settings = settings_for(module_database, tmp_path_factory.mktemp("home"))
-    with served(create_app(settings)) as client:
-        yield client
-
-
 @pytest.fixture
-def ada(shared: Client) -> Client:
-    """A new user of the shared service."""
-    return shared.registered(f"ada{next(NUMBERS)}")
+def ada(anybody: Client) -> Client:
+    """A new user: no other test sees their debates."""
+    return anybody.registered(f"ada{next(NUMBERS)}")
 
 
 @pytest.fixture
 def client(database: Database, tmp_path: Path) -> Iterator[Client]:
     """A service of the test's own, where it looks at all rows."""
-    with served(create_app(settings_for(database, tmp_path))) as client:
+    with served(create_app(settings_for(database, tmp_path, worker_in_api=False))) as client:
         yield client
 
 
@@ -118,8 +110,8 @@ def test_an_artefact_is_stored_and_served_as_it_came(ada: Client) -> None:
 def test_a_page_of_the_log_has_the_bytes_that_were_hashed(ada: Client) -> None:
     # In canonical form 0.0000001 is 1e-7, and "ö" is itself.
     metadata: JsonObject = {"created_at": AT, "ö": 1e-7}
-    told = canonical_bytes({**parse_object(TALK), "metadata": metadata})
-    path = f"/debates/{submitted(ada, told).document['id']}"
+    debate = canonical_bytes({**parse_object(TALK), "metadata": metadata})
+    path = f"/debates/{submitted(ada, debate).document['id']}"
     first = ada.get(f"{path}/events?limit=1")
     assert '"ö":1e-7'.encode() in first.body
     entries, page = first.document["events"], first.document
@@ -297,17 +289,17 @@ def test_who_evaluates_is_one_of_the_evaluators_each_once(ada: Client, names: ob
 
 def test_raudit_says_for_each_set_of_labels_what_it_says_on_the_command_line(ada: Client) -> None:
     path = f"/debates/{submitted(ada, LOOP).document['id']}"
-    told: list[dict[str, Action]] = [{"*": "BUY"}, {"*": "SELL"}, {"*": "BUY", "ann": "SELL"}]
+    chosen: list[dict[str, Action]] = [{"*": "BUY"}, {"*": "SELL"}, {"*": "BUY", "ann": "SELL"}]
     made = [
         ada.post(f"{path}/evaluations", {"evaluators": ["raudit"], "labels": labels}).document
-        for labels in [*told, told[0]]
+        for labels in [*chosen, chosen[0]]
     ]
     found = [one["evaluations"][0]["evaluation"] for one in made]
-    expected = [evaluate(read_debate(LOOP), ["raudit"], labels)[0] for labels in told]
+    expected = [evaluate(read_debate(LOOP), ["raudit"], labels)[0] for labels in chosen]
     assert found == [*expected, expected[0]]
     assert found[0]["summary"] != found[1]["summary"]
     kept = ada.get(f"{path}/evaluations").document["evaluations"]
-    assert [one["evaluation"]["config"] for one in kept] == [{"labels": one} for one in told]
+    assert [one["evaluation"]["config"] for one in kept] == [{"labels": one} for one in chosen]
 
 
 def test_nobody_but_raudit_is_told_the_labels(ada: Client) -> None:

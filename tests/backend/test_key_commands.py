@@ -76,7 +76,7 @@ def test_a_revoked_key_is_refused_by_the_running_service(
     operator: Operator, database: Database, tmp_path: Path
 ) -> None:
     made = operator.document(*CREATE, "tool")
-    with served(create_app(settings_for(database, tmp_path))) as client:
+    with served(create_app(settings_for(database, tmp_path, worker_in_api=False))) as client:
         tool = client.bearing(made["key"])
         assert tool.get("/keys").status == 200
         code, out, _ = operator.key("revoke", made["id"], "--user", "ada")

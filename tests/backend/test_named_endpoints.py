@@ -37,13 +37,9 @@ def ada(database: Database, tmp_path: Path) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
-def refusing(
-    module_database: Database, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Client]:
+def refusing(anybody: Client) -> Client:
     """A user of a service that is asked only for what it refuses."""
-    settings = settings_for(module_database, tmp_path_factory.mktemp("home"))
-    with served(create_app(settings)) as client:
-        yield client.registered("ada")
+    return anybody.registered("ada")
 
 
 def at(place: str, template: dict[str, Any] | None = None) -> dict[str, Any]:

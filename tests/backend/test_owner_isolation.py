@@ -9,10 +9,9 @@ from fastapi.routing import iter_route_contexts
 from starlette.routing import compile_path
 
 from backend.api.http.access_policy import Access, DeclaredRoute
-from backend.main import RESOURCES, create_app
-from tests.backend.databases import Database
+from backend.main import RESOURCES
 from tests.backend.recorded_examples import AN_ANSWER
-from tests.backend.serving import Client, Reply, served, settings_for
+from tests.backend.serving import Client, Reply
 from tests.backend.theatre_templates import cartograph
 
 BODIES: dict[str, object] = {
@@ -50,17 +49,6 @@ def owned_routes() -> Iterator[tuple[str, str, str]]:
 
 
 ROUTES = [pytest.param(*one, id=one[0]) for one in owned_routes()]
-
-
-@pytest.fixture(scope="module")
-def anybody(
-    module_database: Database, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Client]:
-    # Nothing is taken up meanwhile: what is asked for stays as it is.
-    home = tmp_path_factory.mktemp("home")
-    app = create_app(settings_for(module_database, home, worker_in_api=False))
-    with served(app) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")

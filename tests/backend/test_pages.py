@@ -2,28 +2,20 @@
 
 import base64
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from backend.api.http.pages import MAX_OFFSET, Listing
 from backend.database.sessions import OWNER
-from backend.main import create_app
 from tests.backend.databases import Database
-from tests.backend.serving import Client, served, settings_for
+from tests.backend.serving import Client
 from tests.backend.theatre_templates import cartograph
 from theatre.engine.canonical_json import sha256_hex
 
 
 @pytest.fixture(scope="module")
-def client(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with served(create_app(settings_for(module_database, tmp_path_factory.mktemp("home")))) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def ada(client: Client) -> Client:
-    return client.registered("ada")
+def ada(anybody: Client) -> Client:
+    return anybody.registered("ada")
 
 
 @pytest.fixture(scope="module")
@@ -73,19 +65,23 @@ def walked(client: Client, path: str, name: str) -> list[object]:
 
 
 def test_every_list_is_walked_by_its_cursors(
-    client: Client, ada: Client, theatres: list[str], key_names: list[str], construct_ids: list[str]
+    anybody: Client,
+    ada: Client,
+    theatres: list[str],
+    key_names: list[str],
+    construct_ids: list[str],
 ) -> None:
-    bob = client.registered("bob")
+    bob = anybody.registered("bob")
     for who, path, name, total in (
         (ada, "/keys", "keys", len(key_names)),
         (bob, "/keys", "keys", 0),
         (ada, "/constructs", "constructs", len(construct_ids)),
         (bob, "/constructs", "constructs", 0),
         (ada, "/theatres", "theatres", 3),
-        (client, "/templates", "templates", 3),
+        (anybody, "/templates", "templates", 3),
         (ada, f"{theatres[0]}/audit-events", "audit_events", 2),
         (ada, f"{theatres[0]}/episodes", "episodes", 0),
-        (client, "/certificates", "certificates", 0),
+        (anybody, "/certificates", "certificates", 0),
     ):
         whole = who.get(path).document
         assert (whole["total"], len(whole[name]), whole["offset"]) == (total, total, 0), path
@@ -97,14 +93,14 @@ def test_every_list_is_walked_by_its_cursors(
 
 
 def test_a_cursor_is_refused_where_it_is_of_another_list(
-    client: Client, ada: Client, theatres: list[str], key_names: list[str]
+    anybody: Client, ada: Client, theatres: list[str], key_names: list[str]
 ) -> None:
     assert len(key_names) > 1
 
     def cursor(who: Client, path: str) -> str:
         return str(who.get(path).document["next_cursor"])
 
-    bob = client.registered("robert")
+    bob = anybody.registered("robert")
     own = cursor(ada, "/theatres?limit=1")
     keys = cursor(ada, "/keys?limit=1")
     events = cursor(ada, f"{theatres[0]}/audit-events?limit=1")
@@ -115,8 +111,8 @@ def test_a_cursor_is_refused_where_it_is_of_another_list(
         (ada, "/keys?limit=1", own),
         (ada, "/constructs?limit=1", keys),
         (bob, "/keys?limit=1", keys),
-        (client, "/certificates?limit=1", own),
-        (client, "/templates?limit=1", own),
+        (anybody, "/certificates?limit=1", own),
+        (anybody, "/templates?limit=1", own),
         (ada, f"{theatres[1]}/audit-events?limit=1", events),
         (ada, f"{theatres[0]}/episodes?limit=1", events),
     ):

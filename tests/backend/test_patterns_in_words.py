@@ -9,9 +9,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from backend.main import create_app
-from tests.backend.databases import Database
-from tests.backend.serving import Client, Reply, served, settings_for
+from tests.backend.serving import Client, Reply
 from tests.backend.test_interface import DESCRIBED, operations, whole
 from tests.backend.theatre_templates import cartograph
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY
@@ -104,13 +102,11 @@ def in_bodies() -> Iterator[tuple[str, str, Any, Any]]:
 
 
 @pytest.fixture(scope="module")
-def ada(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    settings = settings_for(module_database, tmp_path_factory.mktemp("home"))
-    with served(create_app(settings)) as client:
-        yield client.registered("ada")
+def ada(anybody: Client) -> Client:
+    return anybody.registered("ada")
 
 
-def told(reply: Reply) -> str:
+def text_of(reply: Reply) -> str:
     """Return all texts of a refusal; none of them has a pattern."""
     assert 400 <= reply.status < 500, reply
     texts = "\n".join([reply.document["detail"], *(e["detail"] for e in reply.document["errors"])])
@@ -137,7 +133,7 @@ def test_a_parameter_that_does_not_fit_is_told_so_in_words(ada: Client) -> None:
         path = NAMED.sub(NOBODYS, path)
         if parameter["in"] == "query":
             path += "?" + urlencode({parameter["name"]: value})
-        texts = told(ada.ask(method, path, headers=headers))
+        texts = text_of(ada.ask(method, path, headers=headers))
         is_said = f"expected {pattern_words(pattern)}" in texts
         assert is_said or parameter["in"] != "query", (path, texts)
         asked += 1
@@ -149,7 +145,7 @@ def test_a_member_that_does_not_fit_is_told_so_in_words(ada: Client) -> None:
     for template, media_type, body, pattern in in_bodies():
         path, is_json = NAMED.sub(NOBODYS, template), media_type == "application/json"
         reply = ada.post(path, body) if is_json else ada.form(path, **body)
-        assert f"expected {pattern_words(pattern)}" in told(reply), (path, body)
+        assert f"expected {pattern_words(pattern)}" in text_of(reply), (path, body)
         asked += 1
     assert asked > 15
 
@@ -171,7 +167,7 @@ def test_no_place_of_a_template_brings_a_pattern_back(ada: Client) -> None:
         holder[path[-1]] = "a\x01!b"
         reply = ada.post("/theatres?dry_run=true", {"template_json": template})
         if reply.status != 200:
-            worded += any(words in told(reply) for words in WORDS.values())
+            worded += any(words in text_of(reply) for words in WORDS.values())
     assert worded > 5
 
 

@@ -43,7 +43,8 @@ SECRET = "hunter2-hunter2"  # noqa: S105 - the value that must not come back
 
 @pytest.fixture(scope="module")
 def client(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    app = create_app(settings_for(module_database, tmp_path_factory.mktemp("home")))
+    home = tmp_path_factory.mktemp("home")
+    app = create_app(settings_for(module_database, home, worker_in_api=False))
     app.include_router(faults.router)
     with served(app) as client:
         yield client

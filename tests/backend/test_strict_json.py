@@ -5,17 +5,17 @@ has one reading, and what is not hashed is read by the same parser.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from backend.api import theatre_routes
 from backend.api.http.access_policy import DeclaredRoute
 from backend.api.http.bodies import MAX_MEMBERS
-from backend.main import RESOURCES, create_app
+from backend.main import RESOURCES
 from tests.backend.databases import Database
 from tests.backend.recorded_examples import A_DEBATE, A_REQUEST, A_TURN, AN_ANSWER
-from tests.backend.serving import PASSWORD, Client, served, settings_for
+from tests.backend.serving import PASSWORD, Client
 from tests.backend.theatre_templates import cartograph
 from tests.theatre.conftest import episode
 
@@ -131,10 +131,8 @@ CASES: Mapping[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.fixture(scope="module")
-def ada(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    app = create_app(settings_for(module_database, tmp_path_factory.mktemp("home")))
-    with served(app) as client:
-        yield client.registered("ada")
+def ada(anybody: Client) -> Client:
+    return anybody.registered("ada")
 
 
 def asked(client: Client, name: str, body: bytes) -> tuple[int, str]:

@@ -1,7 +1,6 @@
 """A refusal says where, which rule, what was expected and the kind of what was seen: no value."""
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,10 +20,8 @@ LINES = {"Content-Type": "application/x-ndjson"}
 
 
 @pytest.fixture(scope="module")
-def ada(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    app = create_app(settings_for(module_database, tmp_path_factory.mktemp("home")))
-    with served(app) as client:
-        yield client.registered("ada")
+def ada(anybody: Client) -> Client:
+    return anybody.registered("ada")
 
 
 def template() -> dict[str, Any]:
@@ -48,7 +45,7 @@ def template() -> dict[str, Any]:
     )
 
 
-def told(reply: Reply) -> str:
+def words_of(reply: Reply) -> str:
     """Return everything that a problem says but its pointers, which name members."""
     if reply.status < 400:
         return ""
@@ -70,8 +67,8 @@ def test_no_value_at_any_place_of_a_template_comes_back(ada: Client, canary: obj
     for path in leaves(template()):
         reply = dry_run(ada, with_leaf(template(), path, put))
         refused += reply.status >= 400
-        assert "c4n4ry" not in told(reply), path
-        assert str(NUMBER) not in told(reply), path
+        assert "c4n4ry" not in words_of(reply), path
+        assert str(NUMBER) not in words_of(reply), path
     assert refused > 50
 
 
@@ -79,7 +76,7 @@ def test_no_name_of_a_member_comes_back_but_in_a_pointer(ada: Client) -> None:
     objects = {path[:-1] for path in leaves(template())}
     for path in sorted(objects, key=str):
         changed = with_leaf(template(), (*path, TEXT), lambda holder, key: add(holder, str(key)))
-        assert "c4n4ry" not in told(dry_run(ada, changed)), path
+        assert "c4n4ry" not in words_of(dry_run(ada, changed)), path
 
 
 def add(holder: Any, key: str) -> None:  # noqa: ANN401 - a part of a document
@@ -133,7 +130,7 @@ def test_nothing_of_other_documents_comes_back(ada: Client) -> None:
     assert (expected.slug, "c4c4" in expected.body.decode()) == ("commitment-refused", False)
     for target in (f"{path}/commit", f"{path}/run", "/constructs", "/keys", "/auth/register"):
         for body in ({TEXT: 1}, {"construct_id": f"\0{TEXT}"}, {"name": TEXT, "scopes": [TEXT]}):
-            assert "c4n4ry" not in told(ada.post(target, body)), (target, body)
+            assert "c4n4ry" not in words_of(ada.post(target, body)), (target, body)
     for query in (
         "state=c4n4ry",
         "cursor=c4n4ry",

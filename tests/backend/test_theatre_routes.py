@@ -4,14 +4,12 @@ import hashlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 import rfc8785
 
-from backend.main import create_app
 from tests.backend.databases import Database
-from tests.backend.serving import Client, Reply, at_once, served, settings_for
+from tests.backend.serving import Client, Reply, at_once
 from tests.backend.theatre_templates import CARTOGRAPH_HASH, cartograph, with_config
 from theatre.engine.commitment import content_hash
 
@@ -22,11 +20,9 @@ NOBODYS = "018f0000-0000-7000-8000-00000000dead"
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def client(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    home = tmp_path_factory.mktemp("home")
-    with served(create_app(settings_for(module_database, home))) as client:
-        yield client
+@pytest.fixture
+def client(anybody: Client) -> Client:
+    return anybody
 
 
 @pytest.fixture

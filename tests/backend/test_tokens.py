@@ -71,7 +71,7 @@ def anybody(
     module_database: Database, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Client, Path]]:
     home = tmp_path_factory.mktemp("home")
-    with served(create_app(settings_for(module_database, home))) as client:
+    with served(create_app(settings_for(module_database, home, worker_in_api=False))) as client:
         yield client, home / "keys" / "tokens.json"
 
 
