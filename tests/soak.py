@@ -317,7 +317,7 @@ tests/theatre/verification/test_github.py: a_range_of_commits
 tests/theatre/verification/test_judge_controls.py: a_judge_that_does_not_look |
     a_judge_that_knows | what_words_tell | words_do_not_tell
 tests/theatre/verification/test_local_history.py: ten_thousand
-tests/theatre/verification/test_run_controls.py: enough_controls
+tests/theatre/verification/test_run_controls.py: each_of_several | enough_controls
 """,
     # Pages in a real browser, and what is dropped into them, in number.
     "pages": """
