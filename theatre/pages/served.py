@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from theatre import svg
 from theatre.engine.canonical_json import JsonObject, canonical_sha256
-from theatre.engine.clock import parse_rfc3339
+from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.tier_assigner import VerificationTier
 from theatre.pages.rendering import plain_text, render_page
 from theatre.pages.wording import REASONS
@@ -229,9 +229,13 @@ def rubric_form(
         longest = max(map(len, (sent, *answers.values())))
         is_cut = longest > _MOST_OF_AN_ITEM
         asked.append({"input": sent, "answers": answers.items(), "is_cut": is_cut})
+    until = None
+    if (limit := rating["timeout_seconds"]) is not None:
+        until = format_rfc3339(parse_rfc3339(rating["opened_at"]) + timedelta(seconds=limit))
     return {
         "has_scored": False,
         **rating,
+        "until": until,
         "asked": asked,
         "most": _MOST_OF_AN_ITEM,
         "low": f"{low:g}",

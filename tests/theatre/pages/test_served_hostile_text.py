@@ -79,6 +79,8 @@ def given(text: str) -> dict[str, Any]:
         "scoring_scale": {"min": 1, "max": 3, "labels": {"1": text}},
         "minimum_scorers": 1,
         "complete_scorers": 0,
+        "opened_at": "2026-11-21T12:00:00Z",
+        "timeout_seconds": None,
         "items": [{"episode_id": text, "input_data": {text: text}, "answers": {text: {"a": text}}}],
     }
     theatre = {"user": text, "rating": rating, "comments": text, "values": text, "errors": [text]}
@@ -206,3 +208,10 @@ def test_people_read_lines_as_lines_and_are_told_of_what_is_cut() -> None:
     told["rating"]["items"][0]["answers"] = {"one": {"a": "true " * 4_000 + "a lie"}}
     page = rendered("theatre", told)
     assert ("a lie" in page, "Not all of it fits on this page" in page) == (False, True)
+
+
+def test_people_are_told_until_when_scores_are_taken() -> None:
+    told = given("harmless")["theatre"]
+    assert "Scores are taken until" not in rendered("theatre", told)
+    told["rating"]["timeout_seconds"] = 3600
+    assert 'taken until <time datetime="2026-11-21T13:00:00' in rendered("theatre", told)
