@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from theatre.api.issuer_log import issuer_home
+from theatre.api.issuer_log import issuer_home, read_record
 from theatre.api.log_network import open_log
 from theatre.api.run_log import sweep
 from theatre.api.workspace import Workspace
@@ -173,7 +173,12 @@ def recover_log(place: str) -> None:
             return await recover(home.log, copy, trust.log)
 
     done = asyncio.run(recovered())
+    # Else a key that was revoked since would sign on, and the next export would forget it.
+    caught_up = trust.caught_up(asyncio.run(read_record(home, trust)).keys)
+    home.write(caught_up)
     echo(f"log       {done.origin}: {done.size} entries")
+    if caught_up != trust:
+        echo("keys      as the log has them: `echelon trust rotate` where the last is not here")
 
 
 async def _hold_to_export(home: TrustHome, folder: Path) -> None:

@@ -138,6 +138,8 @@ class LogRecord:
     faults: list[Fault] = field(default_factory=list)
     revoked: dict[str, int] = field(default_factory=dict)
     """Statements by SHA-256, with the index of the entry that revokes them."""
+    keys: list[tuple[int, JsonObject]] = field(default_factory=list)
+    """What was logged of the issuer's keys, each with its index."""
     audits: dict[str, Audit] = field(default_factory=dict)
     """What was asked to be opened, by the SHA-256 of the request."""
 
@@ -152,6 +154,8 @@ class LogRecord:
                     self._close(index, members)
                 case EntryType.REVOCATION:
                     self.revoked.setdefault(cast("str", members["statement_sha256"]), index)
+                case EntryType.KEY:
+                    self.keys.append((index, members))
                 case EntryType.DISPUTE if "open_by" in members:
                     self._ask(index, members)
                 case EntryType.ATTESTATION if "answers" in members:

@@ -6,7 +6,7 @@ Source: docs/contract/trust.md §2. Keys are never dropped: a certificate of las
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -183,6 +183,22 @@ class Trust(NamedTuple):
             one._replace(revoked_index=index) if one.key.kid == kid else one for one in self.keys
         )
         return self._replace(keys=keys)
+
+    def caught_up(self, logged: Iterable[tuple[int, JsonObject]]) -> Trust:
+        """Return the trust with what its log has of keys: later ones, their ends, revocations.
+
+        `logged` are entries of keys, each with its index.
+        """
+        keys = {one.key.kid: one for one in self.keys}
+        for index, members in logged:
+            said = TrustedKey.from_document({**members, "revoked_index": None})
+            known = keys.get(said.key.kid, said)
+            revoked = index if members["revoked_at"] is not None else None
+            keys[said.key.kid] = known._replace(
+                valid_until=known.valid_until or said.valid_until,
+                revoked_index=revoked if known.revoked_index is None else known.revoked_index,
+            )
+        return self._replace(keys=tuple(keys.values()))
 
 
 def key_entry(trusted: TrustedKey, *, revoked_at: datetime | None = None) -> bytes:

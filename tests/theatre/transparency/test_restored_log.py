@@ -188,19 +188,29 @@ def test_a_log_is_brought_back_from_its_export_alone(
     assert echelon("trust", "rotate") is None
     assert echelon("log", "export", str(public)) is None
     backup = copied(home, tmp_path / "backup")
-    assert echelon("trust", "rotate") is None
+    trust = home.read()
+    assert trust is not None
+    kid = trust.keys[-1].key.kid
+    assert echelon("trust", "revoke", kid) is None
     assert echelon("log", "export", str(public)) is None
     newest = (public / "checkpoint").read_bytes()
+    known = Trust.parse((public / "trust.json").read_bytes()).keys
 
     copied(backup, home.folder)
-    trust = home.read()
-    kid = trust.keys[-1].key.kid if trust is not None else ""
     for command in (("trust", "rotate"), ("trust", "revoke", kid), ("log", "export", str(public))):
         assert isinstance(echelon(*command), LogBehindError)
     # A refused rotation has changed no key.
     assert (home.read(), (public / "checkpoint").read_bytes()) == (trust, newest)
     assert echelon("log", "recover", str(public)) is None
     assert (home.folder / "log" / ".signed").read_bytes() == newest
+    caught_up = home.read()
+    assert caught_up is not None
+    assert [(one.key.kid, one.revoked_index) for one in caught_up.keys] == [
+        (one.key.kid, one.revoked_index) for one in known
+    ]
+    # The revoked key, which alone is at hand, signs nothing.
+    with pytest.raises(SigningKeyError, match="got another"):
+        home.signer(caught_up)
     assert echelon("trust", "rotate") is None
     assert isinstance(echelon("log", "recover", str(public)), LogForkError)
 
