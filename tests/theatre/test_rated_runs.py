@@ -7,6 +7,7 @@ import pytest
 
 from tests.theatre.rated_runs import (
     AGGREGATE,
+    desk_of,
     details,
     drawn,
     events,
@@ -22,6 +23,7 @@ from tests.theatre.runs import (
     EASEL,
     EASEL_VERSION,
     ERROR,
+    LATE,
     REFUSED,
     WRONG,
     Finished,
@@ -29,9 +31,11 @@ from tests.theatre.runs import (
     ScriptedAdapter,
     Stage,
     answer_as_asked,
+    checked,
     episodes,
 )
 from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.errors import HumanScoreRefusedError, InvalidTransitionError
 from theatre.files.run_journal import FileRunJournal
@@ -255,6 +259,20 @@ def test_two_panels_are_asked_one_after_the_other(tmp_path: Path) -> None:
     assert sorted(path.name for path in (finished.bundle / "hitl").iterdir()) == [
         *("memory.jsonl", "taste.jsonl")
     ]
+
+
+def test_two_ratings_of_one_criterion_are_one_finding(tmp_path: Path) -> None:
+    by_anyone: JsonObject = {"scorer_must_not_be_author": False, "minimum_scorers": 1}
+    entries = [rating(name, identity_separation=by_anyone) for name in ("taste", "depth")]
+    del entries[1]["share"]
+    steps = [rubric_step("taste"), rubric_step("depth"), AGGREGATE]
+    stage = rated_stage(tmp_path, episodes(4), steps=steps, ratings=entries)
+    for _ in entries:
+        stage.run(ScriptedAdapter())
+        rate(stage, "Grace", dict.fromkeys(desk_of(stage).rubric.items, 4))
+    finished = stage.run(ScriptedAdapter())
+    assert checked(finished.bundle).consistent
+    assert verify(finished.bundle, now=LATE).word == "consistent"
 
 
 def test_the_authors_are_noted_when_the_run_begins_and_only_where_people_rate(

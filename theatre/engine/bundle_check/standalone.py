@@ -934,7 +934,8 @@ def findings(evidence: Evidence) -> list[str]:
     stated = [
         name for name in apart if f"{INTERCHANGEABLE}:{name}" in evidence.certificate["findings"]
     ]
-    return sorted([*found, *(f"{INTERCHANGEABLE}:{name}" for name in stated)])
+    # Two ratings of one criterion are a finding each, and one code.
+    return sorted({*found, *(f"{INTERCHANGEABLE}:{name}" for name in stated)})
 
 
 def check_certificate_fields(evidence: Evidence) -> Problems:
