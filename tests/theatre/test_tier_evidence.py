@@ -284,6 +284,12 @@ def test_the_adapter_of_a_chain_is_that_of_the_construct_under_test(order: int) 
     assert noted(record(*calls[::order])).adapter_pin == "local@1"
 
 
+def test_a_rehearsal_whose_chain_never_came_to_its_last_construct_has_a_tier() -> None:
+    calls = noted(record(call("crashed", construct_id="easel")))
+    facts = read_facts(receipt(), AGGREGATE, calls, AUDIT, bundle_complete=True)
+    assert facts.adapter_pin == "none"
+
+
 RED: JsonObject = {"colour": "red", "shade": [1, 2.0]}
 SAME: JsonObject = {"shade": [1, 2], "colour": "red"}
 BLUE: JsonObject = {"colour": "blue", "shade": [1, 2]}

@@ -160,6 +160,9 @@ def init(  # noqa: PLR0913  # one for each flag
         _echo_reading(data, truth)
     for name in written:
         echo(f"wrote       {folder / name}")
+    samples = [name for name in written if name.endswith(".py") and name != "solution.py"]
+    if truth is not None and samples:
+        echo(f"edit        {', '.join(samples)}: they read and answer the sample rows, not yours")
     step = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
     echo(f"next        {step}echelon run")
     if recipe in _MISSING:

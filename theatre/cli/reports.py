@@ -86,7 +86,9 @@ def print_rehearsal(report: JsonObject, notes: Iterable[str]) -> None:
         echo(f"           and {document['failures'] - len(document['first_failures'])} more")
     for code in document["findings"]:
         echo(f"finding    {code}")
-    echo(f"would be   {document['would_be_tier']}")
+    is_scored = document["episode_counts"]["scored"] > 0
+    tier = document["would_be_tier"] if is_scored else "no certificate: nothing was scored"
+    echo(f"would be   {tier}")
     for number, cap in enumerate(document["caps"]):
         echo(f"{'' if number else 'missing':11}{cap}")
     echo("a rehearsal: nothing is certified, and nothing is kept")

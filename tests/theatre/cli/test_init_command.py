@@ -239,6 +239,7 @@ def test_each_recipe_measures_own_rows(folder: Path, recipe: str) -> None:
     answers = [word for name in names for word in ("--answer", name)]
     started = start("--yes", "--recipe", recipe, "--data", "mine.jsonl", *answers)
     assert started.exit_code == 0, started.output
+    assert ("edit        calculator.py, reader.py: " in started.output) == ("chain" in recipe)
     assert faults(folder / "Word parity 2") == []
     template = pinned(folder / "Word parity 2")["scoring"]["criteria_scorers"]
     assert [one["scorer"] for one in template.values()] == scorers

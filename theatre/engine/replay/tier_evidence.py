@@ -150,7 +150,8 @@ def tier_facts_of(
     return TierFacts(
         construct_id=construct_id,
         construct_version=pins["construct_version"],
-        adapter_pin=calls.adapter_pin,
+        # Last in a chain, it may never have been called: a rehearsal comes to a tier all the same.
+        adapter_pin=calls.adapter_pin or "none",
         rehearsal=calls.rehearsed,
         replay_count=counts["scored"],
         failures=counts["timeout"] + counts["error"],
