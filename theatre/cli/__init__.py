@@ -186,7 +186,8 @@ cli = LazyGroup(
     "echelon",
     commands_by_name=COMMANDS,
     entry_point_group="echelon.commands",
-    help="Committed questions to AI constructs, scored, with the evidence to recompute the scores.",
+    help="Committed questions to AI constructs, scored, with the evidence to recompute the scores."
+    "\n\nBegin with `echelon init FOLDER`; `echelon check BUNDLE` checks what others have issued.",
 )
 cli = click.version_option(
     package_name="echelon-theatre", prog_name="echelon", message="%(prog)s %(version)s"

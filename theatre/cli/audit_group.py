@@ -43,7 +43,13 @@ _OUTPUT = click.option(
 @click.option("--audit", "request", type=_FILE, help="The request of an audit, to answer it.")
 @click.option("--coin", type=_FILE, help="The coin that the auditor has revealed.")
 @click.option("--published", is_flag=True, help="Write the bundle without what is withheld.")
-@click.option("--output", required=True, type=click.Path(path_type=Path), metavar="FILE")
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where they are written.",
+)
 @json_option
 def disclose(
     bundle: Path,

@@ -79,7 +79,12 @@ def recipes() -> list[str]:
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
-@click.option("--recipe", help=f"What is measured, as an example.  [default: {DEFAULT_RECIPE}]")
+@click.option(
+    "--recipe",
+    metavar="NAME",
+    help=f"What is measured, as an example: {', '.join(recipes())}.  [default: {DEFAULT_RECIPE}]",
+    shell_complete=lambda _, __, begun: [name for name in recipes() if name.startswith(begun)],
+)
 @click.option(
     "--data",
     type=click.Path(path_type=Path),

@@ -44,7 +44,9 @@ from theatre.engine.replay.usage import tally_of
     help="At most so many calls at a time, where the template commits to more.",
 )
 @click.option(
-    "--rehearsal", is_flag=True, help="Run a template file without a certificate, and keep nothing."
+    "--rehearsal",
+    is_flag=True,
+    help="Run a draft or a template without a certificate, and keep nothing.",
 )
 @click.option(
     "--answers",
