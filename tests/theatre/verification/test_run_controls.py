@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -333,12 +333,8 @@ CASES: dict[str, tuple[dict[str, Any] | None, str | None, str, str | None]] = {
 }  # fmt: skip
 
 
-class Relied(NamedTuple):
-    """A template that relies on the qualification, as the engine reads it and as the check does."""
-
-    template: JsonObject
-    read: Mapping[str, Any]
-    again: Mapping[str, Any]
+Relied = tuple[JsonObject, Mapping[str, Any], Mapping[str, Any]]
+"""A template that relies on a qualification, as the engine reads it and as the check does."""
 
 
 @pytest.fixture(scope="module")
@@ -354,7 +350,7 @@ def relied(qualified: tuple[JsonObject, bytes]) -> Relied:
         return [qualified[1].removesuffix(b"\n")]
 
     read = read_qualifications(template, lines)
-    return Relied(template, read, measures.committed_qualifications(template, lines))
+    return template, read, measures.committed_qualifications(template, lines)
 
 
 @pytest.mark.parametrize(("counted", "fault", "source", "reason"), CASES.values(), ids=CASES)
