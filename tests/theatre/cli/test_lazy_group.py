@@ -62,6 +62,8 @@ def imported_by(tmp_path: Path, *arguments: str) -> tuple[int, set[str]]:
 
 INTERRUPTED = """
 import os, signal, sys
+# What a script starts in the background ignores it, and what that starts does.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 class Interrupt:
     def find_spec(name, path=None, target=None):
         if name == "click":
