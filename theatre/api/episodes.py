@@ -9,12 +9,7 @@ from theatre.files.recorded_run import RecordedRun, trouble_of
 
 def read_run(run: RecordedRun) -> Iterator[Episode]:
     """Yield what a run has recorded, in dataset order."""
-    truths = run.truths()
-    truth = next(truths, None)
-    for one in run.episodes():
-        while truth is not None and truth.seq < one.seq:
-            truth = next(truths, None)
-        asked = truth if truth is not None and truth.seq == one.seq else None
+    for one, asked in run.with_truths():
         code, detail = trouble_of(one)
         yield Episode(
             seq=one.seq,

@@ -13,7 +13,7 @@ from theatre.cli.exits import echo, json_option
 from theatre.cli.tables import format_usage, on_a_line, shortened, terminal_width
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import BundleError, InvalidTransitionError
-from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
+from theatre.engine.models import EpisodeOutcome
 from theatre.engine.replay.usage import UsageTally
 from theatre.files.recorded_run import (
     BundledRun,
@@ -43,13 +43,16 @@ class Wanted(NamedTuple):
 
     def of(self, run: RecordedRun) -> Iterator[RecordedEpisode]:
         """Yield the episodes of a run that are wanted."""
-        truths = run.truths() if self.text is not None else iter(())
-        truth = next(truths, None)
-        for episode in run.episodes():
-            while truth is not None and truth.seq < episode.seq:
-                truth = next(truths, None)
-            own = truth if truth is not None and truth.seq == episode.seq else None
-            if self._fits(episode) and self._mentions(episode, own, run):
+        if self.text is None:
+            yield from filter(self._fits, run.episodes())
+            return
+        looked_for = self.text.casefold()
+        for episode, truth in run.with_truths():
+            parts: list[object] = [episode.episode_id, run.record_of(episode)]
+            if truth is not None:
+                parts += [truth.input_data, None if run.is_withheld else truth.expected_output]
+            texts = (text for part in parts for text in _texts(part))
+            if self._fits(episode) and any(looked_for in text.casefold() for text in texts):
                 yield episode
 
     def _fits(self, episode: RecordedEpisode) -> bool:
@@ -64,17 +67,6 @@ class Wanted(NamedTuple):
         if self.criterion is not None and not numbers and not failed:
             return False
         return (self.failed and failed) or (self.wrong and wrong) or not (self.failed or self.wrong)
-
-    def _mentions(
-        self, episode: RecordedEpisode, truth: GroundTruthEpisode | None, run: RecordedRun
-    ) -> bool:
-        if self.text is None:
-            return True
-        parts: list[object] = [episode.episode_id, run.record_of(episode)]
-        if truth is not None:
-            parts += [truth.input_data, None if run.is_withheld else truth.expected_output]
-        looked_for = self.text.casefold()
-        return any(looked_for in text.casefold() for part in parts for text in _texts(part))
 
 
 @click.command()

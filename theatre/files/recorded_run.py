@@ -131,6 +131,18 @@ class RecordedRun(ABC):
             with closing(dataset):
                 yield from read_episodes(dataset.lines())
 
+    def with_truths(self) -> Iterator[tuple[RecordedEpisode, GroundTruthEpisode | None]]:
+        """Yield what is recorded, in dataset order, each with the dataset's episode if it is there.
+
+        Both are streams: neither a run nor its dataset is held in memory.
+        """
+        truths = self.truths()
+        truth = next(truths, None)
+        for one in self.episodes():
+            while truth is not None and truth.seq < one.seq:
+                truth = next(truths, None)
+            yield one, truth if truth is not None and truth.seq == one.seq else None
+
     def record_of(self, episode: RecordedEpisode) -> JsonObject | None:
         """Return an invocation record, without what a judge said where that is withheld."""
         if episode.record is None:
