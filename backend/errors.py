@@ -61,7 +61,6 @@ class RequestInvalidError(BackendError):
     code = "validation-error"
 
     def __init__(self, violations: Sequence[RequestViolation]) -> None:
-        """List all of them in the message."""
         super().__init__("\n".join(f"{one.pointer}: {one.detail}" for one in violations))
         self.violations = tuple(violations)
 
@@ -70,7 +69,6 @@ class RequestRefusedError(BackendError):
     """A request is understood and refused; `code` is the slug of its kind of problem."""
 
     def __init__(self, code: str, message: str) -> None:
-        """Take the slug, and what was expected."""
         super().__init__(message)
         self.code = code
 
@@ -94,7 +92,6 @@ class RateLimitedError(BackendError):
     retry_after: int = 1
 
     def __init__(self, message: str, *, retry_after: int) -> None:
-        """Take the message and the seconds after which to retry."""
         super().__init__(message)
         self.retry_after = retry_after
 
@@ -128,7 +125,6 @@ class DebateRefusedError(BackendError):
     code = "debate-invalid"
 
     def __init__(self, violations: Sequence[RequestViolation]) -> None:
-        """Count them in the message."""
         super().__init__(f"expected a valid debate, got {len(violations)} error(s)")
         self.violations = tuple(violations)
 

@@ -73,5 +73,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return the public names."""
     return [*__all__]

@@ -15,7 +15,6 @@ class NewestUsed(OrderedDict[Key, Kept], Generic[Key, Kept]):
         self._at_most = at_most
 
     def __setitem__(self, key: Key, value: Kept) -> None:
-        """Store a value as the newest."""
         super().__setitem__(key, value)
         self.move_to_end(key)
         if len(self) > self._at_most:

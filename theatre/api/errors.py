@@ -29,7 +29,6 @@ class InterruptedRunError(TheatreError):
     code = "interrupted"
 
     def __init__(self, theatre_id: str, recorded: int) -> None:
-        """Say how to go on."""
         super().__init__(
             f"stopped with {recorded} episodes recorded; go on with: "
             f"echelon theatre run {theatre_id}"
@@ -42,7 +41,6 @@ class VerdictError(TheatreError):
     code = "verdict-not-reached"
 
     def __init__(self, report: CheckReport, required: Requirement) -> None:
-        """Name the verdict, its reason and the checks that failed."""
         failed = "".join(
             f"\n  {line.id}: expected {line.expected}, got {line.actual}"
             for line in (*report.failed, *report.unavailable)

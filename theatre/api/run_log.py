@@ -86,7 +86,6 @@ class Logged:
     nonce: bytes
 
     def __str__(self) -> str:
-        """Return it for a person."""
         return f"entry {self.index} of {self.origin}"
 
 

@@ -91,7 +91,6 @@ class CommandEndedError(Exception):
     """Ends a command, whose output is complete, with `code`."""
 
     def __init__(self, code: ExitCode) -> None:
-        """Keep the exit code."""
         super().__init__(code)
         self.code = code
 
@@ -102,7 +101,6 @@ class PathNotUtf8Error(errors.TheatreError):
     code = "path-not-utf-8"
 
     def __init__(self, path: str) -> None:
-        """Say which, and what helps."""
         super().__init__(
             f"expected folders and files whose names are UTF-8, got {os.fsencode(path)!r:.300}: "
             "what is committed names its folder as text; rename it, or work in another folder"
@@ -274,7 +272,6 @@ class WrongSystemError(errors.TheatreError):
     code = "wrong-system"
 
     def __init__(self, module: str) -> None:
-        """Say what does work here."""
         super().__init__(
             f"expected Linux or macOS, got a system without {module!r}: here only "
             "`echelon check` and `echelon inspect` work"

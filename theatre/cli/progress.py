@@ -55,11 +55,9 @@ class ProgressLine:
         self._drawn: Progress | None = None
 
     def __enter__(self) -> Self:
-        """Start without a line."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Draw the last state and end the line."""
         if self._last is not None and not self._quiet:
             if self._last is not self._drawn:
                 self._draw(self._last)
@@ -188,11 +186,9 @@ class RunLine:
         self.is_terminal = _can_draw_over()
 
     def __enter__(self) -> Self:
-        """Start without a line."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take the line away."""
         self.clear()
 
     def clear(self) -> None:

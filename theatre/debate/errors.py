@@ -23,7 +23,6 @@ class InvalidDebateError(DebateError):
     code = "debate-invalid"
 
     def __init__(self, findings: Sequence[Finding]) -> None:
-        """Say the first and how many there are."""
         first = findings[0]
         super().__init__(
             f"expected a debate artefact, got {len(findings)} error(s), the first "

@@ -18,7 +18,6 @@ class DraftError(TheatreError):
     code = "draft-invalid"
 
     def __init__(self, violations: Sequence[SchemaViolation]) -> None:
-        """Report all of them, one a line."""
         listed = "\n".join(
             f"  {one.pointer or '/'} [{one.rule}] {one.detail}" for one in violations
         )

@@ -51,7 +51,6 @@ class Coin:
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no coin."""
         if len(self.secret) != COIN_BYTES:
             raise CoinError(f"expected a coin of {COIN_BYTES} bytes, got {len(self.secret)}")
 

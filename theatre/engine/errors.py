@@ -60,7 +60,6 @@ class InvalidTemplateError(TheatreError):
     code = "template-invalid"
 
     def __init__(self, message: str, *, violations: tuple[object, ...] = ()) -> None:
-        """Keep every violation, not only the first."""
         super().__init__(message)
         self.violations = violations
 
@@ -265,7 +264,6 @@ class MissingExtraError(TheatreError):
     code = "missing-extra"
 
     def __init__(self, *extras: str) -> None:
-        """Say how to install them."""
         names = ",".join(extras)
         super().__init__(
             f"expected the packages of the extra {names}, got an installation without them: "

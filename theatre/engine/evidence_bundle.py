@@ -278,7 +278,6 @@ class InvocationWriter:
         self._name = ""
 
     def __enter__(self) -> Self:
-        """Start without an open part."""
         return self
 
     def __exit__(
@@ -287,7 +286,6 @@ class InvocationWriter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the part that is open."""
         self._stack.__exit__(exc_type, exc, traceback)
 
     def write(self, seq: int, line: bytes) -> None:

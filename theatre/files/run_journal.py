@@ -44,7 +44,6 @@ class EpisodeIndex:
         self._count = 0
 
     def __contains__(self, seq: object) -> bool:
-        """Return whether episode `seq` is recorded."""
         return (
             isinstance(seq, int)
             and 0 < seq <= len(self._offsets)
@@ -52,7 +51,6 @@ class EpisodeIndex:
         )
 
     def __len__(self) -> int:
-        """Return how many episodes are recorded."""
         return self._count
 
     def check_new(self, sequences: Sequence[object]) -> None:

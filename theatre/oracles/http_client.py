@@ -42,7 +42,6 @@ class NoResponseError(TheatreError):
     code = "no-response"
 
     def __init__(self, message: str, *, reason: str) -> None:
-        """Keep the stable reason."""
         super().__init__(message)
         self.reason = reason
 

@@ -153,7 +153,6 @@ class OutboundPolicy:
     _exceptions: tuple[_Exception, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Read the entries once."""
         object.__setattr__(self, "_exceptions", tuple(_read_entry(text) for text in self.allow))
 
     def check_url(self, text: str) -> URL:

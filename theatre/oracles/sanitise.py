@@ -211,7 +211,6 @@ class SanitisePolicy:
     raw_fields: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the pointers."""
         for pointer in self.raw_fields:
             unescaped = pointer.replace("~0", "").replace("~1", "")
             if (pointer and not pointer.startswith("/")) or "~" in unescaped:

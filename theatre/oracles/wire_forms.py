@@ -201,7 +201,6 @@ class RequestHeaders:
     _secrets: tuple[tuple[bytes, bytes], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check every header, and note what must be found again to be redacted."""
         for name, value in self.values.items():
             _check(name, value)
         names = [name.lower() for name in self.values]

@@ -54,7 +54,6 @@ class AuditRequest:
     open_by: datetime
 
     def __post_init__(self) -> None:
-        """Refuse hashes that are none, and a sample that cannot be drawn."""
         hashes = (self.statement_sha256, self.episode_root, self.coin_sha256)
         if not all(map(_SHA256.fullmatch, hashes)):
             raise AuditError("expected hashes of 64 hex digits in a request, got others")

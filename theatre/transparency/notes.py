@@ -79,7 +79,6 @@ class VerifierKey:
     public: bytes
 
     def __post_init__(self) -> None:
-        """Refuse a name that a note cannot hold, and a key of another length."""
         if not _NAME.fullmatch(self.name) or len(self.public) != _KEY_BYTES:
             raise MalformedError(
                 "expected a key of 32 bytes with a name without spaces and plus signs, "
@@ -171,7 +170,6 @@ class Note(NamedTuple):
         return cls(f"{text}\n", parse_signature_lines(lines))
 
     def __bytes__(self) -> bytes:
-        """Return the note as it is published."""
         return f"{self.text}\n{''.join(map(str, self.signatures))}".encode()
 
     def signed_by(self, keys: Iterable[VerifierKey]) -> Mapping[VerifierKey, int | None]:

@@ -51,7 +51,6 @@ class LogProof:
         return cls(index, parse_hashes(lines), checkpoint, extra)
 
     def __bytes__(self) -> bytes:
-        """Return the file."""
         extra = "" if self.extra is None else f"extra {encode_base64(self.extra)}\n"
         head = f"{_HEADER}\n{extra}index {self.index}\n{format_hashes(self.hashes)}\n"
         return head.encode("ascii") + self.checkpoint
@@ -106,5 +105,4 @@ class WitnessRequest(NamedTuple):
         return cls(old, parse_hashes(lines[1:]), checkpoint)
 
     def __bytes__(self) -> bytes:
-        """Return the body."""
         return f"old {self.old}\n{format_hashes(self.hashes)}\n".encode("ascii") + self.checkpoint

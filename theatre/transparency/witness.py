@@ -42,7 +42,6 @@ class WitnessRefusedError(TransparencyError):
     def __init__(
         self, message: str, status: HTTPStatus, *, size: int | None = None, evidence: bytes = b""
     ) -> None:
-        """Keep what the answer has to say."""
         super().__init__(message)
         self.status = status
         self.size = size

@@ -58,12 +58,10 @@ class EmbeddedServer:
         self._cluster: Cluster | None = None
 
     def __enter__(self) -> Self:
-        """Start."""
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
     def start(self) -> None:

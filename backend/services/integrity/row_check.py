@@ -46,7 +46,6 @@ class Batch:
         return cls(cast("list[list[int]]", detail["seqs"]), cast("str", detail["journal_sha256"]))
 
     def __str__(self) -> str:
-        """Say which episodes it covers."""
         first, last = self._ranges[0][0], self._ranges[-1][1]
         return f"lines of {self.journal_sha256} in the batch of episodes {first} to {last}"
 

@@ -34,7 +34,6 @@ class LongWaitError(Exception):
     """GitHub's limit asks for so long a wait that the reading must go on in another attempt."""
 
     def __init__(self, seconds: float) -> None:
-        """Take the seconds to wait."""
         super().__init__(f"expected to go on at once, got {seconds:.0f} s to wait")
         self.seconds = seconds
 

@@ -19,7 +19,6 @@ class ActuationDeniedError(AxionError):
     code = "actuation-denied"
 
     def __init__(self, message: str, *, reason: str) -> None:
-        """Keep the stable `reason` with the message."""
         super().__init__(message)
         self.reason = reason
 

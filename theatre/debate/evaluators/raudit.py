@@ -24,7 +24,6 @@ class Transitions:
     ff: int = 0
 
     def __add__(self, other: "Transitions") -> "Transitions":
-        """Return both counts together."""
         return Transitions(
             tt=self.tt + other.tt,
             tf=self.tf + other.tf,

@@ -270,7 +270,6 @@ class Batch:
         self._troubles = hashlib.sha256()
 
     def __str__(self) -> str:
-        """Return how a report names the batch."""
         return f"the batch of episodes {self.ranges[0][0]} to {self.ranges[-1][1]}"
 
     def note_audited(self, event_type: str, detail: JsonValue | Nothing) -> None:

@@ -39,7 +39,6 @@ class DefectError(TheatreError):
     code = "bundle-defect"
 
     def __init__(self, expected: str, actual: str) -> None:
-        """Keep both halves of the message apart, as a report shows them."""
         super().__init__(f"expected {expected}, got {actual}")
         self.expected = expected
         self.actual = actual

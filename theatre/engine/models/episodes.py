@@ -225,7 +225,6 @@ class FrozenArray(list[JsonValue]):
     append = clear = extend = insert = pop = remove = reverse = sort = _refuse
 
     def __deepcopy__(self, _: object) -> Self:
-        """Return the array itself."""
         return self
 
 

@@ -117,7 +117,6 @@ class RetryPolicy:
     backoff_seconds: float = 5
 
     def __post_init__(self) -> None:
-        """Refuse what no template may commit."""
         if not (
             0 <= self.max_retries <= _MOST_RETRIES and 0 <= self.backoff_seconds <= _LONGEST_BACKOFF
         ):
@@ -296,11 +295,9 @@ class InvocationRecord:
         return canonical_line(self.document)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the other is a record of the same bytes."""
         return isinstance(other, InvocationRecord) and self.line == other.line
 
     def __hash__(self) -> int:
-        """Return a hash of the bytes."""
         return hash(self.line)
 
 

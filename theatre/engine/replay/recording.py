@@ -214,7 +214,6 @@ class BatchWriter(Generic[_T]):
         self._timer: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Start empty."""
         return self
 
     async def __aexit__(

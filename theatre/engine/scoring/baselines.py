@@ -182,7 +182,6 @@ class DrawnEpisodes:
         return {seq for _, seq in self._heaps.get(criterion, ())}
 
     def __len__(self) -> int:
-        """Return how many are drawn."""
         return len(self._every())
 
     def _every(self) -> set[int]:

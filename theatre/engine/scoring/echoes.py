@@ -64,7 +64,6 @@ class Echoes:
                     self._times.setdefault(place, Counter()).update(standing[key])
 
     def __bool__(self) -> bool:
-        """Return whether anything may be copied."""
         return any(
             max(times.values()) > min(self._alike[place].values())
             for place, times in self._times.items()

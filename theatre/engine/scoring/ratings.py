@@ -206,7 +206,6 @@ class HumanParts:
         }
 
     def __bool__(self) -> bool:
-        """Return whether any score has a human part."""
         return bool(self._by_criterion)
 
     def labelling(self) -> Iterator[tuple[str, Panel]]:
