@@ -83,7 +83,7 @@ async def run_verification(
     """Read ground truth, commit to it, and score a construct that summarises changes against it."""
     verified = await verifications.request_verification(
         transaction,
-        body.model_dump(mode="json", by_alias=True),
+        body,
         found,
         user_id=user.user_id,
         resources=get_service(request).resources,

@@ -1,6 +1,7 @@
 """Verifications of summaries: what is asked for, how far it is, what came out."""
 
-from datetime import date, datetime
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -8,9 +9,19 @@ from pydantic import AfterValidator, Field, model_validator
 from backend.schemas.base import RequestDocument, ResponseDocument, WholeNumber
 from backend.schemas.certificates import CertificateSummary
 from backend.schemas.theatres import Outcome
+from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.state_machine import TheatreState
+from theatre.verification.github.pull_requests import PullRequestSelection
+from theatre.verification.judge.controls import committed_controls
 from theatre.verification.judge.questions import MAX_REPEATS
-from theatre.verification.scoring_providers import JUDGED_MEASURES, LEXICAL
+from theatre.verification.judge.scorer import committed_judge
+from theatre.verification.local_history import History, Selection
+from theatre.verification.scoring_providers import (
+    JUDGED_MEASURES,
+    LEXICAL,
+    ScoringProvider,
+    judged_scoring,
+)
 
 MAX_CHANGES = 1000
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
@@ -18,7 +29,8 @@ _WEB = "https://github.com/"
 _REPOSITORY = r"^(https://github\.com/)?[A-Za-z0-9][A-Za-z0-9_-]{0,38}/[A-Za-z0-9_.-]{1,100}/?$"
 # No options and none of git's own languages: names, and two of them with dots between.
 _RANGE = r"^[A-Za-z0-9_][A-Za-z0-9_./~^-]{0,99}$"
-_UPLOAD = r"^dataset:[0-9a-f]{64}$"
+_UPLOADED = "dataset:"
+_UPLOAD = rf"^{_UPLOADED}[0-9a-f]{{64}}$"
 _TEXT = r"^[^\x00-\x1f\x7f]+$"
 
 Limit = Annotated[WholeNumber, Field(ge=1, le=MAX_CHANGES, description="the newest so many")]
@@ -32,6 +44,15 @@ def _owner_and_name(text: str) -> str:
     if text.partition("/")[2] in {"", ".", ".."} or text.endswith("/"):
         raise ValueError("expected owner/name, or https://github.com/owner/name")
     return text
+
+
+def _begin(day: date | None) -> datetime | None:
+    return None if day is None else datetime.combine(day, time.min, tzinfo=UTC)
+
+
+def _end(day: date | None) -> datetime | None:
+    """Return the last moment of a day: the whole of it counts."""
+    return None if day is None else datetime.combine(day, time.max, tzinfo=UTC)
 
 
 class GitHubSource(RequestDocument):
@@ -54,6 +75,17 @@ class GitHubSource(RequestDocument):
     ]
     limit: Limit = 100
 
+    @property
+    def selection(self) -> PullRequestSelection:
+        """Return which pull requests these are."""
+        return PullRequestSelection(
+            commit_range=self.commit_range,
+            since=_begin(self.since),
+            until=_end(self.until),
+            labels=tuple(self.labels),
+            limit=self.limit,
+        )
+
 
 class CloneSource(RequestDocument):
     """Commits of a local clone, below a folder that the operator lists."""
@@ -73,12 +105,28 @@ class CloneSource(RequestDocument):
     until: date | None = Field(default=None, description="committed to the end of it, in UTC")
     limit: Limit = 100
 
+    @property
+    def selection(self) -> Selection:
+        """Return which commits these are."""
+        return Selection(
+            history=History(self.history),
+            commit_range=self.commit_range,
+            since=_begin(self.since),
+            until=_end(self.until),
+            limit=self.limit,
+        )
+
 
 class RecordsSource(RequestDocument):
     """Ground-truth records that were uploaded with `POST /datasets`."""
 
     kind: Literal["records"]
     dataset: Annotated[str, Field(pattern=_UPLOAD)]
+
+    @property
+    def sha256(self) -> str:
+        """Return the SHA-256 of the upload."""
+        return self.dataset.removeprefix(_UPLOADED)
 
 
 class OracleChoice(RequestDocument):
@@ -106,6 +154,12 @@ class Weights(RequestDocument):
             raise ValueError("expected weights of which one is above 0")
         return self
 
+    def shares(self) -> dict[str, float]:
+        """Return the weights by criterion; they add up to 1."""
+        weights: dict[str, float] = self.model_dump()
+        total = sum(weights.values())
+        return {criterion: weight / total for criterion, weight in weights.items()}
+
 
 class JudgeChoice(RequestDocument):
     """A language model that scores, of a provider that the operator has a key for.
@@ -127,6 +181,12 @@ class JudgeChoice(RequestDocument):
         description="the upload of what `echelon qualify` signed of this judge, with a key that "
         "signs certificates of this service",
     )
+
+    @property
+    def qualification_sha256(self) -> str | None:
+        """Return the SHA-256 of the upload that qualifies it."""
+        named = self.qualification
+        return None if named is None else named.removeprefix(_UPLOADED)
 
 
 class VerificationRequest(RequestDocument):
@@ -150,6 +210,35 @@ class VerificationRequest(RequestDocument):
         if not isinstance(source, RecordsSource) and source.limit < self.min_replays:
             raise ValueError("expected a limit of at least min_replays")
         return self
+
+    @classmethod
+    def read(cls, stored: JsonObject) -> Self:
+        """Return a request as its row has it (`as_stored`)."""
+        return cls.model_validate_json(canonical_bytes(stored))
+
+    def as_stored(self) -> JsonObject:
+        """Return the form that the row has until the job reads it."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    @property
+    def named_uploads(self) -> Mapping[str, str]:
+        """Return what is expected of the user's uploads → the SHA-256 of the one."""
+        named = {"records": self.source.sha256} if isinstance(self.source, RecordsSource) else {}
+        if self.judge is not None and self.judge.qualification_sha256 is not None:
+            named["a qualification"] = self.judge.qualification_sha256
+        return named
+
+    def scoring(self, changes: int) -> ScoringProvider:
+        """Return how so many changes are scored."""
+        if self.judge is None:
+            return LEXICAL
+        judge = committed_judge(
+            self.judge.model,
+            temperature=self.judge.temperature,
+            repeats=self.judge.repeats,
+            provider=self.judge.provider,
+        )
+        return judged_scoring(judge, controls=committed_controls(changes))
 
 
 class ReplayProgress(ResponseDocument):

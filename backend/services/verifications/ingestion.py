@@ -25,18 +25,18 @@ from backend.repositories.verifications import (
     is_over,
     lock_ingestion,
 )
+from backend.schemas.verifications import (
+    CloneSource,
+    GitHubSource,
+    RecordsSource,
+    VerificationRequest,
+)
 from backend.services.datasets import uploaded_records
 from backend.services.resources import TheatreResources
 from backend.services.runs.completion import is_transient, strip_paths
 from backend.services.runs.runs import accept_run
 from backend.services.theatres import commit_theatre, create_theatre, validate_template
 from backend.services.verifications.repository_access import GatheredRecords, LongWaitError
-from backend.services.verifications.requests import (
-    CloneRequest,
-    GitHubRequest,
-    UploadRequest,
-    VerificationRequest,
-)
 from backend.services.verifications.verifications import oracle_under_test, template_of
 from backend.settings import Settings
 from theatre.engine.canonical_json import sha256_hex
@@ -55,7 +55,7 @@ async def gather(
     engine: AsyncEngine,
     resources: TheatreResources,
     stored: StoredVerification,
-    source: GitHubRequest | CloneRequest | UploadRequest,
+    source: GitHubSource | CloneSource | RecordsSource,
     gathered: GatheredRecords,
 ) -> None:
     """Read the requested changes, until all are read or it is stopped.
@@ -64,12 +64,12 @@ async def gather(
     not the user's or holds no records, and EvidenceStoreError.
     """
     match source:
-        case GitHubRequest():
+        case GitHubSource():
             read = resources.repositories.read_pull_requests
             await asyncio.to_thread(read, source, stored.id, gathered)
-        case CloneRequest():
+        case CloneSource():
             await asyncio.to_thread(resources.repositories.read_clone, source, gathered)
-        case UploadRequest(sha256=sha256):
+        case RecordsSource(sha256=sha256):
             async with engine.connect() as connection:
                 uploads = await find_uploads(connection, stored.user_id)
             if sha256 not in uploads:
@@ -162,7 +162,7 @@ def _read_qualification(
 
     Whose key signed it is looked at when it is committed to.
     """
-    named = None if request.judge is None else request.judge.qualification
+    named = None if request.judge is None else request.judge.qualification_sha256
     if named is None:
         return None
     with contextlib.closing(resources.data.open(_UPLOAD, sha256=named)) as dataset:
@@ -228,7 +228,7 @@ class IngestionAttempts:
                 detail = f"expected a worker to outlive it, got {stored.lost_workers} lost"
                 await self._fail(stored, job_id, "workers-lost", detail)
                 return
-            request = VerificationRequest.of(stored.request)
+            request = VerificationRequest.read(stored.request)
             gathered = GatheredRecords()
             if await self._read(stored, job_id, request, gathered):
                 await self._record_progress(stored, job_id, len(gathered.records))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backend.services.verifications.requests import CloneRequest, GitHubRequest
+from backend.schemas.verifications import CloneSource, GitHubSource
 from theatre.engine.canonical_json import canonical_line
 from theatre.engine.clock import Clock
 from theatre.verification.errors import RepositoryError
@@ -80,7 +80,7 @@ class RepositoryAccess:
         return self.desk / verification_id
 
     def read_pull_requests(
-        self, request: GitHubRequest, verification_id: str, gathered: GatheredRecords
+        self, request: GitHubSource, verification_id: str, gathered: GatheredRecords
     ) -> None:
         """Read merged pull requests; a second attempt on this machine goes on from the first.
 
@@ -93,7 +93,7 @@ class RepositoryAccess:
         asyncio.run(_unless_stopped(self._pull_requests(request, cache, gathered), gathered))
 
     async def _pull_requests(
-        self, request: GitHubRequest, cache: ReadingCache, gathered: GatheredRecords
+        self, request: GitHubSource, cache: ReadingCache, gathered: GatheredRecords
     ) -> None:
         pace = Pace(
             clock=self.clock,
@@ -109,7 +109,7 @@ class RepositoryAccess:
             async for record in pull_requests.stream(request.selection):
                 gathered.take(record)
 
-    def read_clone(self, request: CloneRequest, gathered: GatheredRecords) -> None:
+    def read_clone(self, request: CloneSource, gathered: GatheredRecords) -> None:
         """Read commits of a clone. Blocks; RepositoryError where there is none to be read."""
         gathered.take_all(read_history(self._clone(request.path), request.selection))
 

@@ -22,6 +22,13 @@ from backend.repositories.verifications import (
     find_verified_certificates,
     insert_verification,
 )
+from backend.schemas.verifications import (
+    CloneSource,
+    GitHubSource,
+    OracleChoice,
+    RecordsSource,
+    VerificationRequest,
+)
 from backend.services.certificates import CurrentStatus, with_status
 from backend.services.constructs import ConstructAccess
 from backend.services.ground_truth import UPLOADED
@@ -29,13 +36,6 @@ from backend.services.resources import TheatreResources
 from backend.services.runs.execution import WAITING_BUDGET
 from backend.services.runs.runs import cancel_run
 from backend.services.sealed_bundles import fetch_verified_bundle
-from backend.services.verifications.requests import (
-    CloneRequest,
-    GitHubRequest,
-    OracleRequest,
-    UploadRequest,
-    VerificationRequest,
-)
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.errors import DatasetError, InvalidTransitionError, NotFoundError
 from theatre.engine.scoring.measure_policy import Qualification
@@ -84,9 +84,9 @@ def template_of(
 
     QualificationError for a `qualification` that is about no measure of it.
     """
-    is_github = isinstance(request.source, GitHubRequest)
+    is_github = isinstance(request.source, GitHubSource)
     terms = Terms(
-        weights=request.weights,
+        weights=request.weights.shares(),
         timeout_seconds=request.timeout_seconds,
         ground_truth_source="GITHUB_API" if is_github else "CUSTOM",
         repository=_repository(request),
@@ -94,8 +94,9 @@ def template_of(
     )
     scoring = request.scoring(changes)
     relied_on: dict[str, ReliedOn] = {}
-    if request.judge and request.judge.qualification and qualification:
-        one = ReliedOn(file_sha256=request.judge.qualification, sha256=qualification.sha256)
+    if request.judge and request.judge.qualification_sha256 and qualification:
+        file_sha256 = request.judge.qualification_sha256
+        one = ReliedOn(file_sha256=file_sha256, sha256=qualification.sha256)
         relied_on = dict.fromkeys(sorted(scoring.measured_by(qualification)), one)
     sha256 = sha256_hex(dataset)
     template = oracle_template(oracle, terms, sha256, scoring=scoring, relied_on=relied_on)
@@ -108,7 +109,7 @@ def template_of(
 
 
 async def oracle_under_test(
-    request: OracleRequest, constructs: ConstructAccess, *, seconds: float
+    request: OracleChoice, constructs: ConstructAccess, *, seconds: float
 ) -> OracleUnderTest:
     """Return the construct with its pin: the one that was given, or that it has, or reports.
 
@@ -144,15 +145,15 @@ def _under_test(endpoint: Endpoint, version: str, pin: str | None = None) -> Ora
 def _repository(request: VerificationRequest) -> str:
     """Return what the template says of the repository; a folder's path must not be published."""
     match request.source:
-        case GitHubRequest(repository=name):
+        case GitHubSource(repository=name):
             return f"https://github.com/{name}"
-        case CloneRequest():
+        case CloneSource():
             return LOCAL_CLONE
-        case UploadRequest():
+        case RecordsSource():
             return "uploaded-records"
 
 
-def _endpoint(request: OracleRequest, constructs: ConstructAccess) -> Endpoint:
+def _endpoint(request: OracleChoice, constructs: ConstructAccess) -> Endpoint:
     if request.endpoint is not None:
         return Endpoint(
             construct_id=request.construct_id, adapter_type="http", place=request.endpoint
@@ -211,19 +212,18 @@ class Verified:
 
 async def request_verification(
     connection: AsyncConnection,
-    document: JsonObject,
+    request: VerificationRequest,
     found: Mapping[str, Sequence[str]],
     *,
     user_id: str,
     resources: TheatreResources,
 ) -> Verified:
-    """Store a valid request, and queue the reading of its ground truth.
+    """Store a request, and queue the reading of its ground truth.
 
     `found` has the addresses of its endpoint. Raises UnknownConstructError, OutboundRefusedError,
     InvalidTemplateError for what could never be committed, and DatasetError for records that the
     user has not uploaded.
     """
-    request = VerificationRequest.of(document)
     draft = draft_of(request, resources.constructs, found)
     await asyncio.to_thread(resources.require_valid, draft)
     uploads = await find_uploads(connection, user_id)
@@ -236,7 +236,7 @@ async def request_verification(
         connection,
         verification_id=verification_id,
         user_id=user_id,
-        request=document,
+        request=request.as_stored(),
         min_replays=request.min_replays,
         at=now,
     )
