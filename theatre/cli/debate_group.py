@@ -140,7 +140,7 @@ def evaluate(
         if record is not None:
             results.append(_replay(read, record))
         else:
-            chosen_by = JudgeChoice(judge=kind, models=models, split=split, repeats=1)
+            chosen_by = JudgeChoice(kind, models, split, 1)
             results.append(asyncio.run(_judge(read, chosen_by)))
     print_document({"artefact_sha256": read.sha256, "results": results})
 
@@ -194,7 +194,7 @@ async def _judge(artefact: DebateArtefact, chosen: JudgeChoice) -> JsonObject:
     calls = min(MAX_TURNS, len(artefact.debate.turns))
     names = " and ".join(model for _, model in named)
     click.echo(f"note: {names} judges: {calls * len(named)} calls, one a turn", err=True)
-    terms = judges[0] if chosen.split is None else panel_of(judges, chosen.split)
+    terms = judges[0] if chosen.judge_split is None else panel_of(judges, chosen.judge_split)
     async with open_judges([{"panel": panel_of(judges, "")}], workspace) as asked:
         return await judge.evaluate(artefact, terms, asked)
 

@@ -61,11 +61,8 @@ class Wishes(NamedTuple):
     answers: tuple[str, ...]
     inputs: tuple[str, ...]
     construct: str
-    url: str | None
-    construct_id: str | None
-    version: str | None
-    command: str | None
-    model: str | None
+    said: Mapping[str, str | None]
+    """What is said of the construct, by the names of the flags."""
     key_env: str | None
     project: str
     """The name of the folder: theatres of two projects are different ones."""
@@ -138,23 +135,16 @@ def init(  # noqa: PLR0913  # one for each flag
         columns = click.Choice(table.columns)
         answers = (click.prompt("Which column is the right answer", type=columns),)
     construct = _known_construct(construct or _ask_construct(asks=asks))
+    said = {"url": url, "id": construct_id, "version": version, "command": command, "model": model}
     if asks:
-        known = {"url": url, "id": construct_id, "version": version}
-        known |= {"command": command, "model": model}
-        known |= {name: known[name] or _ask_of(name) for name in _NEEDED.get(construct, ())}
-        url, construct_id, version = known["url"], known["id"], known["version"]
-        command, model = known["command"], known["model"]
+        said |= {name: said[name] or _ask_of(name) for name in _NEEDED.get(construct, ())}
     wishes = Wishes(
         recipe=recipe,
         data=data,
         answers=answers,
         inputs=inputs,
         construct=construct,
-        url=url,
-        construct_id=construct_id,
-        version=version,
-        command=command,
-        model=model,
+        said=said,
         key_env=key_env,
         project=folder.resolve().name,
     )
@@ -241,8 +231,7 @@ def _known_recipe(name: str) -> str:
 
 def _refuse_contradictions(wishes: Wishes) -> None:
     """Refuse flags that do not go together, and a construct of which too little is said."""
-    said = {"url": wishes.url, "id": wishes.construct_id, "version": wishes.version}
-    said |= {"command": wishes.command, "model": wishes.model}
+    said = wishes.said
     for name in _NEEDED.get(wishes.construct, ()):
         if not said[name]:
             raise click.UsageError(
@@ -250,12 +239,12 @@ def _refuse_contradictions(wishes: Wishes) -> None:
                 f"{_QUESTIONS[name][0].lower()}{_QUESTIONS[name][1:]}"
             )
     if wishes.construct == "http":
-        _known_version(wishes.version or "")
+        _known_version(said["version"] or "")
     try:
-        shlex.split(wishes.command or "")
+        shlex.split(said["command"] or "")
     except ValueError as error:
         raise click.UsageError(
-            f"expected --command as a shell reads it, got {wishes.command!r:.80}: {error}"
+            f"expected --command as a shell reads it, got {said['command']!r:.80}: {error}"
         ) from error
     if wishes.data is None and (wishes.answers or wishes.inputs):
         raise click.UsageError(
@@ -409,16 +398,20 @@ def _construct_lines(wishes: Wishes, truth: GroundTruth) -> str | None:
             own = _word(construct_id_of(wishes.project))
             return f"construct: {{id: {own}, adapter: local, endpoint: [node, solution.mjs]}}"
         case "command":
-            argv = shlex.split(wishes.command or "")
+            argv = shlex.split(wishes.said["command"] or "")
             return _entry("command", argv, {"prompt": asked, "answer": read})
         case "openai":
             key = {} if wishes.key_env is None else {"key_env": wishes.key_env}
             prompt = f"{_instruction(truth)}\n\n{asked}"
-            model = {"model": wishes.model, "prompt": prompt, "parameters": {"temperature": 0}}
-            return _entry("openai", wishes.url, {**model, "answer": read, **key})
+            model = {
+                "model": wishes.said["model"],
+                "prompt": prompt,
+                "parameters": {"temperature": 0},
+            }
+            return _entry("openai", wishes.said["url"], {**model, "answer": read, **key})
         case "http":
-            said = {"endpoint": wishes.url, "id": wishes.construct_id, "version": wishes.version}
-            lines = (f"  {name}: {_json(value)}" for name, value in said.items())
+            members = {"endpoint": "url", "id": "id", "version": "version"}
+            lines = (f"  {name}: {_json(wishes.said[of])}" for name, of in members.items())
             return "\n".join(("construct:", "  adapter: http", *lines))
         case function:
             return f"construct: {function}"

@@ -71,39 +71,39 @@ class JudgeChoice(NamedTuple):
     """What was said about who scores."""
 
     judge: str
-    models: Sequence[str]
-    split: str | None
-    repeats: int
+    judge_models: Sequence[str]
+    judge_split: str | None
+    judge_repeats: int
 
     def named(self) -> list[tuple[ProviderKind, str]]:
         """Return provider and model of each judge; UsageError where they are no panel."""
         kind: ProviderKind = "openai" if self.judge == "openai" else AUTO_KIND
         usual = PROVIDERS[kind].model
-        if not self.models and usual is None:
+        if not self.judge_models and usual is None:
             raise click.UsageError(f"expected --judge-model for {kind}, got none")
-        named = [_named(model, kind) for model in self.models or (cast("str", usual),)]
+        named = [_named(model, kind) for model in self.judge_models or (cast("str", usual),)]
         self._require_panel(named)
         return named
 
     def _require_panel(self, named: Sequence[tuple[ProviderKind, str]]) -> None:
         if len(named) == 1:
-            if self.split is not None:
+            if self.judge_split is not None:
                 raise click.UsageError("expected several --judge-model with --judge-split, got one")
             return
-        if self.split is None:
+        if self.judge_split is None:
             raise click.UsageError(
                 f"expected --judge-split ({', '.join(SPLITS)}) with several --judge-model, got "
                 "none: it is committed what an item comes to where they differ"
             )
         if len(set(named)) != len(named):
             raise click.UsageError("expected each --judge-model once, got one twice")
-        if len(named) > MAX_JUDGES or (self.split == "majority" and len(named) % 2 == 0):
-            odd = ", an odd number for a majority" if self.split == "majority" else ""
+        if len(named) > MAX_JUDGES or (self.judge_split == "majority" and len(named) % 2 == 0):
+            odd = ", an odd number for a majority" if self.judge_split == "majority" else ""
             raise click.UsageError(f"expected at most {MAX_JUDGES} judges{odd}, got {len(named)}")
-        if self.repeats != 1:
+        if self.judge_repeats != 1:
             raise click.UsageError(
                 "expected --judge-repeats 1 with several judges, each of whom is asked once, got "
-                f"{self.repeats}"
+                f"{self.judge_repeats}"
             )
 
 
@@ -139,7 +139,7 @@ def choose_scoring(
     named = chosen.named()
     controls = committed_controls(changes)
     if is_auto and not quiet:
-        passes = chosen.repeats * len(named)
+        passes = chosen.judge_repeats * len(named)
         click.echo(
             f"note: {variable} is set, so {' and '.join(model for _, model in named)} judges: "
             f"about {_CALLS_A_PASS * passes} calls a change, and up to {passes} about claims of "
@@ -150,13 +150,13 @@ def choose_scoring(
     async def commit() -> list[JsonObject]:
         return [
             await committed_by(
-                RUBRICS, probe, kind, model, workspace=workspace, repeats=chosen.repeats
+                RUBRICS, probe, kind, model, workspace=workspace, repeats=chosen.judge_repeats
             )
             for kind, model in named
         ]
 
     judges = asyncio.run(commit())
-    return judged_scoring(*judges, split=chosen.split, controls=controls)
+    return judged_scoring(*judges, split=chosen.judge_split, controls=controls)
 
 
 def _one_in(controls: JsonObject) -> str:

@@ -75,17 +75,17 @@ class NamedOracle(NamedTuple):
     """What the user says about the construct.
 
     `folder` is where a callable's module lies. `plain`: it is a service that knows no envelope.
-    `timeout_seconds` is for the calls that ask for its version, as for every other.
+    `timeout`, in seconds, is for the calls that ask for its version, as for every other.
     """
 
     place: str
     construct_type: str | None
     construct_id: str
-    version: str | None
+    construct_version: str | None
     plain: bool
     folder: Path
     headers_env: Mapping[str, str]
-    timeout_seconds: float
+    timeout: int
 
     @property
     def is_service(self) -> bool:
@@ -127,9 +127,9 @@ def oracle_under_test(
 def _service(
     service: RemoteConstruct, named: NamedOracle, workspace: Workspace, *, endpoint: str
 ) -> OracleUnderTest:
-    version, pin = named.version, PLAIN_PIN if named.plain else None
+    version, pin = named.construct_version, PLAIN_PIN if named.plain else None
     if version is None and not named.plain:
-        probed = probe(service, workspace, seconds=named.timeout_seconds)
+        probed = probe(service, workspace, seconds=named.timeout)
         version, pin = probed.version, probed.form.pin
     return OracleUnderTest(
         construct_id=service.construct_id,
@@ -148,7 +148,7 @@ def _program(construct: RegisteredConstruct, named: NamedOracle) -> OracleUnderT
         )
     return OracleUnderTest(
         construct_id=construct.construct_id,
-        version=named.version or construct_version(construct),
+        version=named.construct_version or construct_version(construct),
         adapter_type="local" if construct.start_seconds is None else "http",
         endpoint=f"{REGISTERED}{construct.construct_id}",
     )
@@ -176,7 +176,7 @@ class VerificationFolder(NamedTuple):
     `headers_env` are request headers and the variables that hold their values.
     """
 
-    folder: Path
+    run_folder: Path
     workspace: Workspace
     log: VerificationLog
     new: bool
@@ -191,7 +191,7 @@ class VerificationFolder(NamedTuple):
 
         Raises NotFoundError and NoVerificationError for a folder that is none.
         """
-        path = self.folder / TEMPLATE_FILE
+        path = self.run_folder / TEMPLATE_FILE
         template = parse_object(read_file(path, what="the template of a verification"))
         minimum = at_path(template, "oracle_config.minimum_replays")
         if template.get("theatre_id") != TEMPLATE_ID or not isinstance(minimum, int):
@@ -204,7 +204,7 @@ class VerificationFolder(NamedTuple):
         """Return the command that goes on with what lies here, or begins it anew."""
         headers = (f"{name}={variable}" for name, variable in self.headers_env.items())
         words = [
-            *("echelon", "verify", "--resume", str(self.folder)),
+            *("echelon", "verify", "--resume", str(self.run_folder)),
             *(word for header in headers for word in ("--header", header)),
             *(["--new"] if new else []),
         ]
@@ -216,9 +216,9 @@ class VerificationFolder(NamedTuple):
         Raises CommandEndedError with the code that it earned, and errors as `run_to_end`.
         """
         minimum = self.minimum
-        template = self.folder / TEMPLATE_FILE
+        template = self.run_folder / TEMPLATE_FILE
         theatre_id = find_or_commit_theatre(str(template), self.workspace, new=self.new)
-        self.log.log_event("run", theatre_id=theatre_id, folder=str(self.folder))
+        self.log.log_event("run", theatre_id=theatre_id, folder=str(self.run_folder))
         if not self.quiet:
             click.echo(f"note: should this be stopped, go on with: {self.resumption()}", err=True)
         options = RunOptions(
@@ -264,8 +264,8 @@ class VerificationFolder(NamedTuple):
         if sound is not None and scored >= minimum:
             certificate = verification_certificate(sound)
             replace_durably(sound.parent / CERTIFICATE_FILE, certificate)
-            issued = str(self.folder / CERTIFICATE_FILE)
-            replace_durably(self.folder / CERTIFICATE_FILE, certificate)
+            issued = str(self.run_folder / CERTIFICATE_FILE)
+            replace_durably(self.run_folder / CERTIFICATE_FILE, certificate)
         self._log_end(report, check, issued)
         self._print(report, check, issued)
         if check is not None and check.failed:

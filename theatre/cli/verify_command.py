@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
 
@@ -47,6 +46,7 @@ from theatre.verification.template import (
 
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+_Part = TypeVar("_Part")
 
 SINGLE_CLAIMS = (
     "a labelled set holds single claims, so precision is all that can qualify; "
@@ -149,105 +149,6 @@ weights_option = click.option(
 )
 
 
-class VerifyOptions(NamedTuple):
-    """What the user says to `verify`, one field an option."""
-
-    repo: str | None
-    data: Path | None
-    resume: Path | None
-    history: str
-    commit_range: str
-    since: datetime | None
-    until: datetime | None
-    limit: int
-    labels: tuple[str, ...]
-    output: Path | None
-    construct: str | None
-    construct_type: str | None
-    construct_id: str
-    construct_version: str | None
-    plain: bool
-    folder: Path
-    weights: Mapping[str, float]
-    timeout: int
-    retries: int
-    min_replays: int
-    judge: str
-    judge_models: tuple[str, ...]
-    judge_split: str | None
-    judge_repeats: int
-    qualifications: tuple[Path, ...]
-    dry_run: bool
-    new: bool
-    quiet: bool
-    verbose: bool
-    log: VerificationLog
-    headers_env: Mapping[str, str]
-    as_json: bool
-
-    @property
-    def source(self) -> Source:
-        """Return what is to be read; a usage error where no repository is named."""
-        if self.repo is None:
-            raise click.UsageError("expected --repo, or --data or --resume with a folder")
-        return Source(
-            repo=self.repo,
-            history=self.history,
-            commit_range=self.commit_range,
-            since=self.since,
-            until=self.until,
-            limit=self.limit,
-            labels=self.labels,
-        )
-
-    def ground_truth(self, workspace: Workspace) -> GroundTruth:
-        """Return the ground truth, read now or kept from before; errors as those who read it."""
-        if self.data is None:
-            return store_ground_truth(
-                self.source, output=self.output, workspace=workspace, log=self.log
-            )
-        if self.repo is not None or self.output is not None:
-            raise click.UsageError("expected --data without --repo and --output")
-        return read_ground_truth(self.data, log=self.log)
-
-    def refuse_source(self) -> None:
-        """Raise a usage error for a resumption that names a repository or a construct too."""
-        named = (self.repo, self.data, self.construct)
-        if any(one is not None for one in named) or self.dry_run:
-            raise click.UsageError(
-                "expected --resume without --repo, --data, --construct and --dry-run: what was "
-                "committed lies in its folder"
-            )
-
-    def folder_of(self, folder: Path, workspace: Workspace) -> VerificationFolder:
-        """Return a folder as this command runs it."""
-        return VerificationFolder(
-            folder=folder,
-            workspace=workspace,
-            log=self.log,
-            new=self.new,
-            quiet=self.quiet,
-            verbose=self.verbose,
-            headers_env=self.headers_env,
-            as_json=self.as_json,
-        )
-
-    def named_oracle(self) -> NamedOracle:
-        """Return the construct; a usage error where none is named."""
-        if self.construct is None:
-            raise click.UsageError("expected --construct, or --dry-run without one")
-        return NamedOracle(
-            place=self.construct,
-            construct_type=self.construct_type,
-            construct_id=self.construct_id,
-            version=self.construct_version,
-            plain=self.plain,
-            folder=self.folder,
-            headers_env=self.headers_env,
-            timeout_seconds=self.timeout,
-        )
-
-
 @click.command()
 @source_options
 @click.option(
@@ -314,59 +215,94 @@ class VerifyOptions(NamedTuple):
 @log_option
 @header_option
 @json_option
-def verify(**options: object) -> None:
+def verify(  # noqa: PLR0913  # one argument an option
+    *,
+    repo: str | None,
+    data: Path | None,
+    resume: Path | None,
+    output: Path | None,
+    construct: str | None,
+    weights: Mapping[str, float],
+    retries: int,
+    min_replays: int,
+    qualifications: tuple[Path, ...],
+    dry_run: bool,
+    **options: Any,  # noqa: ANN401 - the rest, by the names of what is made of them
+) -> None:
     """Score an oracle that summarises changes against a repository's own history.
 
     Commits become ground truth with a question each. That is committed, every change is shown to
     the oracle, and what it answers is held against the words of the diff. The same command goes
     on with a run that was stopped.
     """
-    given = VerifyOptions(**cast("dict[str, Any]", options))
-    workspace = Workspace.from_environment()
-    if given.resume is not None:
-        given.refuse_source()
-        given.folder_of(given.resume, workspace).verify()
+    options |= {"workspace": Workspace.from_environment()}
+    if resume is not None:
+        if dry_run or any(one is not None for one in (repo, data, construct)):
+            raise click.UsageError(
+                "expected --resume without --repo, --data, --construct and --dry-run: what was "
+                "committed lies in its folder"
+            )
+        _from_options(VerificationFolder, options, run_folder=resume).verify()
         return
-    named = None if given.dry_run else given.named_oracle()
-    truth = given.ground_truth(workspace)
-    if named is None:
-        print_ground_truth(truth, as_json=given.as_json)
+    if construct is None and not dry_run:
+        raise click.UsageError("expected --construct, or --dry-run without one")
+    truth = _ground_truth(repo, data, output, options)
+    if dry_run:
+        print_ground_truth(truth, as_json=options["as_json"])
         return
-    if truth.records < given.min_replays:
+    if truth.records < min_replays:
         raise TooFewReplaysError(
-            f"expected at least {given.min_replays} changes (--min-replays), got {truth.records}; "
+            f"expected at least {min_replays} changes (--min-replays), got {truth.records}; "
             f"they are kept in {truth.folder}, and no construct was called"
         )
-    _write_template(given, named, truth, workspace)
-    given.folder_of(truth.folder, workspace).verify()
+    run = _from_options(VerificationFolder, options, run_folder=truth.folder)
+    named = _from_options(NamedOracle, options, place=construct)
+    terms = Terms(
+        weights=weights,
+        timeout_seconds=named.timeout,
+        max_retries=retries,
+        ground_truth_source=truth.kind,
+        repository=truth.repository,
+        minimum_replays=min_replays,
+    )
+    _write_template(run, truth, named, terms, _from_options(JudgeChoice, options), qualifications)
+    run.verify()
+
+
+def _from_options(kind: type[_Part], options: Mapping[str, Any], **more: object) -> _Part:
+    """Return what is made of the options that have the names of its fields."""
+    given = {**options, **more}
+    return kind(**{name: given[name] for name in kind._fields})  # type: ignore[attr-defined]  # a NamedTuple
+
+
+def _ground_truth(
+    repo: str | None, data: Path | None, output: Path | None, options: Mapping[str, Any]
+) -> GroundTruth:
+    """Return the ground truth, read now or kept from before; errors as those who read it."""
+    log: VerificationLog = options["log"]
+    if data is not None:
+        if repo is not None or output is not None:
+            raise click.UsageError("expected --data without --repo and --output")
+        return read_ground_truth(data, log=log)
+    if repo is None:
+        raise click.UsageError("expected --repo, or --data or --resume with a folder")
+    source = _from_options(Source, options, repo=repo)
+    return store_ground_truth(source, output=output, workspace=options["workspace"], log=log)
 
 
 def _write_template(
-    given: VerifyOptions, named: NamedOracle, truth: GroundTruth, workspace: Workspace
+    run: VerificationFolder,
+    truth: GroundTruth,
+    named: NamedOracle,
+    terms: Terms,
+    judge: JudgeChoice,
+    qualifications: Sequence[Path],
 ) -> None:
-    scoring = choose_scoring(
-        JudgeChoice(
-            judge=given.judge,
-            models=given.judge_models,
-            split=given.judge_split,
-            repeats=given.judge_repeats,
-        ),
-        changes=truth.records,
-        workspace=workspace,
-        quiet=given.quiet,
-    )
-    relied_on = rely_on(given.qualifications, scoring, truth.folder)
-    if not given.quiet and (relied_on or scoring is not LEXICAL):
-        note_unqualified(scoring, given.weights, relied_on)
-    oracle = oracle_under_test(named, workspace, truth.folder)
-    terms = Terms(
-        weights=given.weights,
-        timeout_seconds=given.timeout,
-        max_retries=given.retries,
-        ground_truth_source=truth.kind,
-        repository=truth.repository,
-        minimum_replays=given.min_replays,
-    )
+    scoring = choose_scoring(judge, changes=truth.records, workspace=run.workspace, quiet=run.quiet)
+    relied_on = rely_on(qualifications, scoring, truth.folder)
+    if not run.quiet and (relied_on or scoring is not LEXICAL):
+        note_unqualified(scoring, terms.weights, relied_on)
+    oracle = oracle_under_test(named, run.workspace, truth.folder)
     template = oracle_template(
         oracle,
         terms,
@@ -375,7 +311,7 @@ def _write_template(
         relied_on=committed(truth.folder, relied_on),
     )
     replace_durably(truth.folder / TEMPLATE_FILE, canonical_line(template))
-    given.log.log_event(
+    run.log.log_event(
         "template",
         construct_id=oracle.construct_id,
         construct_version=oracle.version,
