@@ -10,13 +10,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.database.migrations import open_database
 from backend.database.sessions import POOL_SIZE, application_engine, check_application_role
-from backend.jobs.announcements import ChangeListener
+from backend.jobs.announcements import ChangeListener, running
 from backend.jobs.workers import Workers
 from backend.services.integrity.retention import StoreMonitor, clean_up_periodically
 from backend.services.resources import TheatreResources
 from backend.services.runs.attempt import workers_of
 from backend.services.transparency.keys import open_keys, publish_trust
-from backend.services.transparency.writer import writing_log
+from backend.services.transparency.writer import write_log
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 
@@ -66,15 +66,15 @@ async def open_runtime(
         change_listener = ChangeListener(address)
         await stack.enter_async_context(change_listener.listen())
         store_monitor = StoreMonitor(resources.store)
-        await stack.enter_async_context(store_monitor.monitor())
+        await stack.enter_async_context(running(store_monitor.monitor()))
         workers = None
         if keys is not None:
             await publish_trust(engine, keys.trust, at=clock())
             # Before the workers, whose runs wait for it, and after them on the way out.
-            await stack.enter_async_context(writing_log(engine, change_listener, keys))
+            await stack.enter_async_context(running(write_log(engine, change_listener, keys)))
             workers = workers_of(address, engine, resources, change_listener, settings)
             await stack.enter_async_context(workers.working())
-            await stack.enter_async_context(clean_up_periodically(engine, resources))
+            await stack.enter_async_context(running(clean_up_periodically(engine, resources)))
         yield Runtime(
             engine=engine,
             resources=resources,

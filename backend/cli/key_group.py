@@ -18,12 +18,12 @@ from backend.cli.database_work import (
     run_in_database,
 )
 from backend.database.sessions import application_engine
-from backend.jobs.announcements import ChangeListener
+from backend.jobs.announcements import ChangeListener, running
 from backend.repositories.users import StoredKey, find_keys
 from backend.runtime import now
 from backend.services.accounts import MAX_DAYS, NewKey, create_key, revoke
 from backend.services.transparency.keys import LogKeys, log_revocation, publish_trust
-from backend.services.transparency.writer import writing_log
+from backend.services.transparency.writer import write_log
 from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.tables import print_table
 from theatre.engine.clock import format_rfc3339
@@ -151,7 +151,7 @@ def _revoke_issuer(home: TrustHome, kid: str) -> Trust:
                     # A service that runs writes the log; where none does, this process does.
                     keys = LogKeys(trust=current, sign_log=home.log_signer(current))
                     listener = await stack.enter_async_context(ChangeListener(address).listen())
-                    await stack.enter_async_context(writing_log(engine, listener, keys))
+                    await stack.enter_async_context(running(write_log(engine, listener, keys)))
                 trust = await log_revocation(engine, current, kid, at=at)
             home.write(trust)
             if home.has_keys() and trust.keys[-1].revoked_index is not None:

@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
-from typing import Self
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Any, Self
 
 import psycopg
 
@@ -22,6 +22,17 @@ _LISTEN = "LISTEN echelon_theatres; LISTEN echelon_log"
 _CHECK_SECONDS = 5.0
 _AGAIN_SECONDS = 1.0
 _log = logging.getLogger(__name__)
+
+
+@contextlib.asynccontextmanager
+async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """Do what has no end in a task of its own, until the context is left."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 class ChangeSignal:
@@ -56,12 +67,8 @@ class ChangeListener:
     @contextlib.asynccontextmanager
     async def listen(self) -> AsyncIterator[Self]:
         """Listen; a database that is away is asked again until it is back."""
-        task = asyncio.create_task(self._listen())
-        try:
+        async with running(self._listen()):
             yield self
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     @contextlib.contextmanager
     def subscribe(self, theatre_id: str) -> Iterator[ChangeSignal]:

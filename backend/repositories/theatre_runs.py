@@ -193,17 +193,17 @@ async def read_claim(connection: AsyncConnection, theatre_id: str) -> ClaimStatu
 
 
 async def lock_claimed(connection: AsyncConnection, theatre_id: str, *, epoch: int) -> bool:
-    """Lock a theatre that is run in this epoch; log_event whether it is."""
+    """Lock a theatre that is run in this epoch; say whether it is."""
     return await _lock(connection, theatre_id, "running", Theatre.run_epoch == epoch)
 
 
 async def lock_queued(connection: AsyncConnection, theatre_id: str, *, job_id: int) -> bool:
-    """Lock a theatre whose run waits for this job; log_event whether it does."""
+    """Lock a theatre whose run waits for this job; say whether it does."""
     return await _lock(connection, theatre_id, "queued", Theatre.run_job_id == job_id)
 
 
 async def lock_waiting(connection: AsyncConnection, theatre_id: str) -> bool:
-    """Lock a theatre that waits for people; log_event whether it does."""
+    """Lock a theatre that waits for people; say whether it does."""
     return await _lock(connection, theatre_id, "waiting_hitl")
 
 

@@ -4,10 +4,9 @@ The same hourly task ends theatres that did not begin in time.
 """
 
 import asyncio
-import contextlib
 import logging
 import shutil
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -108,20 +107,8 @@ async def clean_up(
     return CleanUpReport(requests, keys, uploads, copies, broken, answers)
 
 
-@contextlib.asynccontextmanager
-async def clean_up_periodically(
-    engine: AsyncEngine, resources: TheatreResources
-) -> AsyncIterator[None]:
-    """Clean up now and every hour, until the context is left."""
-    task = asyncio.create_task(_clean_up_loop(engine, resources))
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-async def _clean_up_loop(engine: AsyncEngine, resources: TheatreResources) -> None:
+async def clean_up_periodically(engine: AsyncEngine, resources: TheatreResources) -> None:
+    """Clean up now and every hour, without an end."""
     while True:
         try:
             removed = await clean_up(engine, resources.data, resources.store, at=resources.clock())
@@ -164,17 +151,8 @@ class StoreMonitor:
         self.trouble: EvidenceStoreError | None = None
         """The last refusal of store or local disk; None after a success."""
 
-    @contextlib.asynccontextmanager
-    async def monitor(self) -> AsyncIterator[None]:
-        """Probe until the context is left."""
-        task = asyncio.create_task(self._monitor_loop())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def _monitor_loop(self) -> None:
+    async def monitor(self) -> None:
+        """Probe without an end."""
         while True:
             await self._probe()
             await asyncio.sleep(EVERY_SECONDS)

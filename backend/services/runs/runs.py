@@ -253,7 +253,6 @@ def _checked_answers(
 # Events of a theatre: one for each change that is seen.
 
 
-"""Seconds until a change is seen whose announcement was lost."""
 MAX_SECONDS = 20.0
 """Seconds after which a stream ends; a client that still listens reconnects."""
 

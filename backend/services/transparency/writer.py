@@ -5,15 +5,13 @@ once when it was idle, and once a second under load.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator
 
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.jobs.announcements import LOG_QUEUE, ChangeListener
+from backend.jobs.announcements import LOG_QUEUE, ChangeListener, running
 from backend.repositories.transparency_log import PostgresLog, hold_writer_lock
 from backend.services.transparency.keys import LogKeys
 from theatre.api.log_network import compare_with_others, gather_cosignatures
@@ -43,20 +41,8 @@ class Pace:
         return max(0.0, -self._left)
 
 
-@contextlib.asynccontextmanager
-async def writing_log(
-    engine: AsyncEngine, listener: ChangeListener, keys: LogKeys
-) -> AsyncIterator[None]:
-    """Write the log, or wait to, until the context is left."""
-    task = asyncio.create_task(_write_for_ever(engine, listener, keys))
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-async def _write_for_ever(engine: AsyncEngine, listener: ChangeListener, keys: LogKeys) -> None:
+async def write_log(engine: AsyncEngine, listener: ChangeListener, keys: LogKeys) -> None:
+    """Write the log, or wait to, without an end."""
     is_lost = False
     while True:
         try:
@@ -92,7 +78,7 @@ async def _write(
     pace = Pace(loop.time())
     cosigning = Cosigning(store, writer, keys.trust.policy)
     cosigning.note()
-    async with cosigning.asking() as asked:
+    async with running(cosigning.ask()) as asked:
         with listener.subscribe(LOG_QUEUE) as queued:
             while True:
                 while taken := await store.take_queued():
@@ -123,24 +109,12 @@ class Cosigning:
         self.turn = asyncio.Lock()
         """Who signs or adds cosignatures holds it."""
 
-    @contextlib.asynccontextmanager
-    async def asking(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Ask until the context is left.
-
-        The task that is yielded ends with LogForkError where a witness has seen another tree.
-        """
-        task = asyncio.create_task(self._ask_for_ever())
-        try:
-            yield task
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
     def note(self) -> None:
         """Have the last checkpoint cosigned."""
         self._signed.set()
 
-    async def _ask_for_ever(self) -> None:
+    async def ask(self) -> None:
+        """Ask without an end; raises LogForkError where a witness has seen another tree."""
         while True:
             await self._signed.wait()
             self._signed.clear()
