@@ -36,11 +36,6 @@ _DOCUMENT = {
         "parameters": {"certificate_id": "$response.body#/certificate_id"},
     }
 }
-_CLASSES = {
-    VerificationTier.UNVERIFIED: "baseline",
-    VerificationTier.BACKTESTED: "mid",
-    VerificationTier.PROVEN: "premium",
-}
 
 
 @router.get(
@@ -147,36 +142,14 @@ async def routing_document(
 ) -> Routing:
     """Return how far a construct is trusted now."""
     service = get_service(request)
-    now = service.clock()
-    answer = await routing.route(
+    return await routing.route(
         reading,
         construct_id,
         construct_version=construct_version,
         declared_review=declared_review,
         resources=service.resources,
         records=service.run_records,
-        now=now,
-    )
-    decides = None if answer.run_by is None else True
-    return Routing.model_validate(
-        {
-            "construct_id": construct_id,
-            "construct_version": answer.construct_version,
-            "effective_tier": answer.tier,
-            "routing_class": _CLASSES[answer.tier],
-            "declared_review": declared_review,
-            "effective_review": answer.review,
-            "overridden": declared_review is not None and declared_review != answer.review,
-            "reasons": list(answer.reasons),
-            "certificate_id": answer.certificate_id,
-            "findings": list(answer.findings),
-            "run_by": answer.run_by,
-            "owner_confirmed": decides,
-            "template_accepted": decides,
-            "record": answer.record.as_document(),
-            "as_of": now,
-            "valid_until": answer.valid_until,
-        }
+        now=service.clock(),
     )
 
 

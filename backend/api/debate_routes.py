@@ -31,7 +31,7 @@ from backend.api.http.openapi import (
 from backend.api.http.pages import ChainPaging, FilterText, Listing, Paging, chain_page
 from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Scope
-from backend.repositories.debates import DebateFilter, DebateRunView, StoredEvaluation, find_runs
+from backend.repositories.debates import DebateFilter, StoredEvaluation, find_runs
 from backend.repositories.pages import Place
 from backend.schemas.debates import (
     DebateDocument,
@@ -44,15 +44,6 @@ from backend.schemas.debates import (
 )
 from backend.services import debates
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, parse_object, sha256_hex
-
-# From a debate's row to what is shown of it.
-
-
-def debate_document(view: DebateRunView) -> DebateDocument:
-    """Return the document of a run."""
-    return DebateDocument.model_validate(
-        {name: value for name, value in view._asdict().items() if name != "version"}
-    )
 
 
 def evaluation_document(one: StoredEvaluation) -> EvaluationDocument:
@@ -109,7 +100,7 @@ async def submit_debate(
         transaction, body, goes_on=goes_on, user_id=user.user_id, clock=get_service(request).clock
     )
     headers = {"Location": f"/api/v1/debates/{view.id}", "ETag": version_etag(view.version)}
-    shown = debate_document(view).model_dump(mode="json")
+    shown = DebateDocument.model_validate(view).model_dump(mode="json")
     return JSONResponse(shown, 201 if is_new else 200, headers=headers)
 
 
@@ -132,7 +123,7 @@ async def list_debates(
         wanted=DebateFilter(debate_id=debate_id, run_id=run_id),
     )
     return DebatePage(
-        debates=[debate_document(view) for view in page.rows],
+        debates=[DebateDocument.model_validate(view) for view in page.rows],
         **asked.shown(listing, page, lambda last: Place(last.created_at, last.id)),
     )
 
@@ -146,7 +137,7 @@ async def get_debate(
     view = await debates.read_run(reading, str(debate_run_id), user_id=user.user_id)
     etag = version_etag(view.version)
     return answer_not_modified(request, etag) or JSONResponse(
-        debate_document(view).model_dump(mode="json"), headers={"ETag": etag}
+        DebateDocument.model_validate(view).model_dump(mode="json"), headers={"ETag": etag}
     )
 
 
@@ -211,7 +202,7 @@ async def append_debate_events(
         versions=versions,
         clock=get_service(request).clock,
     )
-    return debate_document(view)
+    return DebateDocument.model_validate(view)
 
 
 @router.post(f"{RUN}/evaluations", openapi_extra=describe_body(EvaluationRequest))

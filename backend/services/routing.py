@@ -4,7 +4,6 @@ Only runs without objections count (`counted_runs`). The newest of them decides,
 neither the best run nor the last certified one.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -18,11 +17,12 @@ from backend.repositories.counted_runs import (
     find_newest_run,
     find_runs_of_owner,
 )
+from backend.schemas.certificates import Routing
 from backend.services.certificates import effective_tier
 from backend.services.newest_used import NewestUsed
 from backend.services.resources import TheatreResources
 from backend.services.transparency.publication import construct_record
-from theatre.engine.constraint_gate import Review, effective_review
+from theatre.engine.constraint_gate import effective_review
 from theatre.engine.tier_assigner import EffectiveTier, VerificationTier
 from theatre.pages.wording import NOT_SIGNED
 from theatre.transparency.record import RunCounts
@@ -31,21 +31,11 @@ VALID_FOR = timedelta(seconds=60)
 _AT_MOST = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingAnswer:
-    """A tier, why it is that one, and until when the answer may be used."""
-
-    tier: VerificationTier
-    reasons: tuple[str, ...]
-    construct_version: str | None
-    certificate_id: str | None
-    findings: tuple[str, ...]
-    """Of that certificate, as it was signed."""
-    run_by: str | None
-    review: Review
-    valid_until: datetime
-    record: RunCounts
-    """What came of the logged runs of that version, or of all, by any user."""
+_CLASSES = {
+    VerificationTier.UNVERIFIED: "baseline",
+    VerificationTier.BACKTESTED: "mid",
+    VerificationTier.PROVEN: "premium",
+}
 
 
 async def route(
@@ -57,22 +47,53 @@ async def route(
     resources: TheatreResources,
     records: "RunRecords",
     now: datetime,
-) -> RoutingAnswer:
+) -> Routing:
     """Return how far a construct is trusted at `now`. Never raises for an unknown one."""
     accepted = resources.accepted_templates.content_hashes
     run = await find_newest_run(
         connection, construct_id, construct_version=construct_version, accepted=accepted
     )
+    worth: EffectiveTier | None = None
+    findings: tuple[str, ...] = ()
     if run is None:
         own = await find_runs_of_owner(connection, construct_id, accepted=accepted)
-        named = RecordKey(construct_id, construct_version, own.log_end)
-        record = await records.read(connection, named, now=now)
-        why = (_why_no_run(own),)
-        return _answer(construct_version, None, _NOTHING, why, declared_review, record, now)
-    named = RecordKey(construct_id, run.construct_version, run.log_end)
-    record = await records.read(connection, named, now=now)
-    worth = await _evaluate_run(connection, run, resources, now)
-    return _answer(run.construct_version, run, worth, (), declared_review, record, now)
+        log_end = own.log_end
+        reasons: tuple[str, ...] = (_why_no_run(own),)
+    else:
+        construct_version, log_end = run.construct_version, run.log_end
+        if run.stored is not None:
+            (signature,) = await resources.signatures.verify(connection, [run.stored])
+            worth = effective_tier(run.stored, signature, objections=(), now=now)
+            findings = signature.findings
+        reasons = _reasons(run, worth)
+    record = await records.read(
+        connection, RecordKey(construct_id, construct_version, log_end), now=now
+    )
+    tier = VerificationTier.UNVERIFIED if worth is None else worth.tier
+    review = effective_review(tier.value, declared_review)
+    lapses = None if run is None or run.stored is None else run.stored.expires_at
+    until = now + VALID_FOR
+    decides = None if run is None else True
+    return Routing.model_validate(
+        {
+            "construct_id": construct_id,
+            "construct_version": construct_version,
+            "effective_tier": tier,
+            "routing_class": _CLASSES[tier],
+            "declared_review": declared_review,
+            "effective_review": review,
+            "overridden": declared_review is not None and declared_review != review,
+            "reasons": [*reasons],
+            "certificate_id": None if run is None else run.certificate_id,
+            "findings": [*findings],
+            "run_by": None if run is None else run.run_by,
+            "owner_confirmed": decides,
+            "template_accepted": decides,
+            "record": record.as_document(),
+            "as_of": now,
+            "valid_until": min(until, lapses) if lapses and lapses > now else until,
+        }
+    )
 
 
 class RecordKey(NamedTuple):
@@ -116,47 +137,9 @@ def _why_no_run(own: OwnRuns) -> str:
     return OWNER_NOT_CONFIRMED if own.on_accepted else TEMPLATE_NOT_ACCEPTED
 
 
-_Worth = tuple[EffectiveTier | None, tuple[str, ...]]
-"""What a certificate is worth, None without one, and its findings."""
-_NOTHING: _Worth = None, ()
-
-
-async def _evaluate_run(
-    connection: AsyncConnection, run: CountedRun, resources: TheatreResources, now: datetime
-) -> _Worth:
-    if run.stored is None:
-        return _NOTHING
-    (signature,) = await resources.signatures.verify(connection, [run.stored])
-    return effective_tier(run.stored, signature, objections=(), now=now), signature.findings
-
-
-def _answer(
-    construct_version: str | None,
-    run: CountedRun | None,
-    worth_and_findings: _Worth,
-    reasons: tuple[str, ...],
-    declared_review: str | None,
-    record: RunCounts,
-    now: datetime,
-) -> RoutingAnswer:
-    worth, findings = worth_and_findings
-    tier = VerificationTier.UNVERIFIED if worth is None else worth.tier
-    if run is not None and worth is None:
+def _reasons(run: CountedRun, worth: EffectiveTier | None) -> tuple[str, ...]:
+    if worth is None:
         ended = f"newest-run-{run.outcome or 'lost'}".replace("_", "-")
-        reasons = (ended if run.certificate_id is None else NOT_SIGNED,)
-    elif worth is not None:
-        is_weak = worth.issued_tier is VerificationTier.UNVERIFIED and not worth.reasons
-        reasons = ("issued-unverified",) if is_weak else worth.reasons
-    expires_at = run.stored.expires_at if run is not None and run.stored is not None else None
-    until = now + VALID_FOR
-    return RoutingAnswer(
-        tier=tier,
-        reasons=reasons,
-        construct_version=construct_version,
-        certificate_id=None if run is None else run.certificate_id,
-        findings=findings,
-        run_by=None if run is None else run.run_by,
-        review=effective_review(tier.value, declared_review),
-        record=record,
-        valid_until=min(until, expires_at) if expires_at and expires_at > now else until,
-    )
+        return (ended if run.certificate_id is None else NOT_SIGNED,)
+    is_weak = worth.issued_tier is VerificationTier.UNVERIFIED and not worth.reasons
+    return ("issued-unverified",) if is_weak else worth.reasons
