@@ -26,7 +26,7 @@ from theatre.transparency.bundle_proofs import COMMITMENT_PROOF, STATEMENT
 from theatre.transparency.continuation import hold_to_copy, recover
 from theatre.transparency.entries import EntryType
 from theatre.transparency.fsck import (
-    LogFinding,
+    Finding,
     LogReport,
     StoredTheatre,
     check_log,
@@ -51,7 +51,7 @@ async def check_user_log(home: TrustHome, trust: Trust, store: FileTheatreStore)
 
 def _check_stored(
     home: TrustHome, trust: Trust, store: FileTheatreStore, theatre_id: str, report: LogReport
-) -> Iterator[LogFinding]:
+) -> Iterator[Finding]:
     try:
         view = store.view(theatre_id)
         if not (view.folder / COMMITMENT_PROOF).exists():
@@ -63,7 +63,7 @@ def _check_stored(
         )
     except (TheatreError, OSError) as error:
         subject = f"theatre {theatre_id}"
-        yield LogFinding("theatre-unreadable", subject, "its trail and receipt", str(error))
+        yield Finding("theatre-unreadable", subject, "its trail and receipt", str(error))
         return
     closing = None
     if view.resolution is not None:

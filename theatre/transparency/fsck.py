@@ -21,8 +21,8 @@ from theatre.transparency.tiles import TILE_WIDTH, Tree, decode_bundle, edge_pat
 PARTIAL = ".p/"
 
 
-class LogFinding(NamedTuple):
-    """One fault: its code, what it is of, what was expected and found."""
+class Finding(NamedTuple):
+    """One fault: its code, which is stable, what it is of, what was expected and found."""
 
     code: str
     subject: str
@@ -42,11 +42,11 @@ class LogReport:
     record: LogRecord = field(default_factory=LogRecord)
     leaves: list[bytes] = field(default_factory=list)
     roots: dict[int, bytes] = field(default_factory=dict)
-    findings: list[LogFinding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     def add(self, code: str, subject: str, expected: str, actual: str) -> None:
         """Keep a finding; what was found may hold anything."""
-        self.findings.append(LogFinding(code, subject, expected, actual))
+        self.findings.append(Finding(code, subject, expected, actual))
 
 
 async def check_log(
@@ -77,7 +77,7 @@ async def check_log(
             tree.root.hex(),
         )
     report.findings += [
-        LogFinding(fault.code, f"entry {fault.index}", "an entry of the rules", fault.text)
+        Finding(fault.code, f"entry {fault.index}", "an entry of the rules", fault.text)
         for fault in report.record.faults
     ]
     _check_once(report)
@@ -163,22 +163,22 @@ class StoredTheatre:
 
 def check_theatre(
     report: LogReport, theatre: StoredTheatre, keys: Iterable[IssuerKey]
-) -> Iterator[LogFinding]:
+) -> Iterator[Finding]:
     """Yield where the log and a store disagree about a theatre; `keys` are all of the issuer."""
     subject = f"theatre {theatre.theatre_id}"
     logged = report.record.commitments.get(theatre.theatre_id)
     if logged is None:
-        yield LogFinding("log-commitment-missing", subject, "an entry with its commitment", "none")
+        yield Finding("log-commitment-missing", subject, "an entry with its commitment", "none")
         return
     if report.leaves[logged.index] != leaf_hash(theatre.commitment):
         expected = f"its commitment {theatre.commitment.decode()}"
-        yield LogFinding(
+        yield Finding(
             "log-commitment-differs", subject, expected, f"another at entry {logged.index}"
         )
     kind = logged_closing(report, theatre.theatre_id)
     if kind is not theatre.closing:
         code = "log-closing-missing" if kind is None else "log-closing-differs"
-        yield LogFinding(code, subject, f"closed by {theatre.closing}", f"closed by {kind}")
+        yield Finding(code, subject, f"closed by {theatre.closing}", f"closed by {kind}")
     elif kind is EntryType.CERTIFICATE and logged.closed_at is not None:
         at = report.leaves[logged.closed_at]
         yield from _check_statement(theatre, subject, logged.index, at, keys)
@@ -194,16 +194,16 @@ def logged_closing(report: LogReport, theatre_id: str) -> EntryType | None:
 
 def _check_statement(
     theatre: StoredTheatre, subject: str, index: int, leaf: bytes, keys: Iterable[IssuerKey]
-) -> Iterator[LogFinding]:
+) -> Iterator[Finding]:
     if theatre.statement is None:
-        yield LogFinding("statement-missing", subject, "the signed certificate", "none")
+        yield Finding("statement-missing", subject, "the signed certificate", "none")
         return
     try:
         signed = SignedStatement.verify(theatre.statement, keys)
         entry = certificate_entry(signed.certificate(), signed.payload, index)
     except (TransparencyError, KeyError) as error:
-        yield LogFinding("statement-invalid", subject, "a signed certificate", str(error))
+        yield Finding("statement-invalid", subject, "a signed certificate", str(error))
         return
     if leaf_hash(entry) != leaf:
         expected = f"an entry with its statement {signed.sha256}"
-        yield LogFinding("statement-differs", subject, expected, "an entry with another")
+        yield Finding("statement-differs", subject, expected, "an entry with another")

@@ -8,7 +8,6 @@ import tempfile
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -30,7 +29,7 @@ from backend.repositories.idempotency import find_referenced_datasets
 from backend.repositories.judge_ledger import find_wrong_balances
 from backend.repositories.theatres import template_row
 from backend.services.integrity.log_check import check_service_log
-from backend.services.integrity.row_check import ChainReading, Finding, Findings, RowCheck
+from backend.services.integrity.row_check import ChainReading, Findings, RowCheck
 from backend.services.resources import TheatreResources
 from backend.services.sealed_bundles import fetch_bundle
 from theatre.engine.bundle_check.check import check_bundle
@@ -38,15 +37,29 @@ from theatre.engine.canonical_json import parse_object
 from theatre.engine.errors import BundleError, TheatreError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.oracles.sanitise import TextSanitiser
+from theatre.transparency.fsck import Finding
 
 # Whether an object has the bytes of its name, and how many there are.
 
 
-class Measured(NamedTuple):
-    """Bytes and lines of an object; a last line without a line feed counts."""
+class Measured:
+    """Counts the bytes and lines of an object; a last line without a line feed counts."""
 
-    size_bytes: int
-    lines_total: int
+    def __init__(self) -> None:
+        self.size_bytes = self._feeds = 0
+        self._last = b""
+
+    def write(self, piece: memoryview, /) -> None:
+        """Take the next bytes."""
+        content = bytes(piece)
+        self.size_bytes += len(content)
+        self._feeds += content.count(b"\n")
+        self._last = content[-1:] or self._last
+
+    @property
+    def lines_total(self) -> int:
+        """Return how many lines there were."""
+        return self._feeds + (self._last not in (b"", b"\n"))
 
 
 class ObjectCheck:
@@ -64,29 +77,14 @@ class ObjectCheck:
         """Return what there is; None, and a finding, where it is missing or has other bytes."""
         key = f"{kind}/{sha256}"
         self.named.add(key)
-        counted = _Counted()
+        counted = Measured()
         try:
             self._store.verify(kind, sha256, counted)
         except EvidenceDamagedError as error:
             code = f"{kind.value.removesuffix('s')}-{'damaged' if error.found else 'missing'}"
             findings.add(code, key, error.found or "none")
             return None
-        return counted.measured()
-
-
-class _Counted:
-    def __init__(self) -> None:
-        self._size = self._feeds = 0
-        self._last = b""
-
-    def write(self, piece: memoryview, /) -> None:
-        content = bytes(piece)
-        self._size += len(content)
-        self._feeds += content.count(b"\n")
-        self._last = content[-1:] or self._last
-
-    def measured(self) -> Measured:
-        return Measured(self._size, self._feeds + (self._last not in (b"", b"\n")))
+        return counted
 
 
 class Verdict(StrEnum):
@@ -164,7 +162,7 @@ class StoreCheck:
             theatres=len(theatres),
             templates=templates,
             uploads=sent,
-            entries=logged.entries,
+            entries=len(logged.leaves),
             bundles=self._bundles,
             objects=len(there),
             findings=tuple(self._findings),
@@ -211,7 +209,8 @@ class StoreCheck:
         findings = Findings(f"upload {row['sha256']}")
         measured = self._objects.verify(ObjectKind.DATASETS, str(row["sha256"]), findings)
         if measured is not None:
-            findings.compare("upload-columns", "the upload", measured._asdict(), row)
+            lines = {"size_bytes": measured.size_bytes, "lines_total": measured.lines_total}
+            findings.compare("upload-columns", "the upload", lines, row)
         self._findings += findings.all
 
     def _check_bundle(
@@ -223,9 +222,7 @@ class StoreCheck:
         findings: Findings,
     ) -> None:
         self._bundles += 1
-        measured: Measured | None = self._objects.verify(
-            ObjectKind.BUNDLES, archive.sha256, findings
-        )
+        measured = self._objects.verify(ObjectKind.BUNDLES, archive.sha256, findings)
         if measured is None:
             return
         sizes = {"size_bytes": measured.size_bytes}

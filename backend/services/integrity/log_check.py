@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,50 +17,37 @@ from backend.repositories.logged_theatres import (
     stream_logged_theatres,
 )
 from backend.repositories.transparency_log import LogReader
-from backend.services.integrity.row_check import Finding
 from theatre.engine.canonical_json import canonical_bytes, parse_object
 from theatre.engine.coin import Coin
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import TheatreError
 from theatre.transparency.entries import EntryType
 from theatre.transparency.errors import TransparencyError
-from theatre.transparency.fsck import LogReport, StoredTheatre, check_log, check_theatre
+from theatre.transparency.fsck import Finding, LogReport, StoredTheatre, check_log, check_theatre
 from theatre.transparency.notes import Checkpoint, SignedCheckpoint
 from theatre.transparency.run_entries import receipt_commitment
 from theatre.transparency.statements import IssuerKey, SignedStatement
 from theatre.transparency.trust import Trust
 
 
-class CheckedLog(NamedTuple):
-    """How many entries the log has, and what is wrong with it."""
-
-    entries: int
-    findings: tuple[Finding, ...]
-
-
-async def check_service_log(connection: AsyncConnection) -> CheckedLog:
+async def check_service_log(connection: AsyncConnection) -> LogReport:
     """Check all of it; the transaction of `connection` is the moment."""
     trusts = await find_trust_documents(connection)
     checkpoints = await find_checkpoints(connection)
-    findings: list[Finding] = []
-    report, trust = LogReport(), None
-    if trusts:
-        trust, found = _read_trust(trusts)
-        findings += found
-    elif checkpoints:
+    trust, findings = _read_trust(trusts) if trusts else (None, [])
+    if checkpoints and not trusts:
         findings.append(Finding("log-trust", "the log", "the trust.json of its keys", "none"))
-    if trust is not None:
-        signed, found = _read_checkpoints(checkpoints, trust)
-        findings += found
-        sizes = {one.size for one in signed}
-        last = checkpoints[-1] if checkpoints else None
-        report = await check_log(LogReader(connection), last, trust.log, sizes=sizes)
-        findings += (Finding(*one) for one in report.findings)
-        findings += _compare_roots(signed, report)
-        if report.checkpoint is not None and len(report.leaves) == report.checkpoint.size:
-            # Of a log that cannot be read each theatre would be missing.
-            findings += [one async for one in _check_theatres(connection, report, trust)]
-    return CheckedLog(len(report.leaves), tuple(findings))
+    if trust is None:
+        return LogReport(findings=findings)
+    signed, found = _read_checkpoints(checkpoints, trust)
+    sizes = {one.size for one in signed}
+    last = checkpoints[-1] if checkpoints else None
+    report = await check_log(LogReader(connection), last, trust.log, sizes=sizes)
+    report.findings = [*findings, *found, *report.findings, *_compare_roots(signed, report)]
+    if report.checkpoint is not None and len(report.leaves) == report.checkpoint.size:
+        # Of a log that cannot be read each theatre would be missing.
+        report.findings += [one async for one in _check_theatres(connection, report, trust)]
+    return report
 
 
 def _read_trust(documents: Sequence[bytes]) -> tuple[Trust | None, list[Finding]]:
@@ -137,7 +123,7 @@ def _check_row(
     stored = StoredTheatre(
         theatre_id=row.id, commitment=commitment, closing=closing, statement=row.sigstore
     )
-    yield from (Finding(*one) for one in check_theatre(report, stored, keys))
+    yield from check_theatre(report, stored, keys)
     yield from _check_signed(row, keys)
     if row.outcome is not None and row.commitment is not None and row.closing is None:
         yield Finding("log-closing-missing", f"theatre {row.id}", "a queued end", "none")

@@ -25,6 +25,7 @@ from theatre.engine.errors import TheatreError
 from theatre.engine.models import EpisodeResult, InvocationStatus
 from theatre.engine.replay.usage import UsageTally
 from theatre.engine.state_machine import TheatreState
+from theatre.transparency.fsck import Finding
 
 # What a theatre's audit chain says of its rows, once the chain is verified.
 
@@ -116,17 +117,6 @@ class ChainReading:
 
 
 # What differs between rows and evidence, collected.
-
-
-class Finding(NamedTuple):
-    """One thing that differs."""
-
-    code: str
-    """What kind of damage; stable."""
-    subject: str
-    """The theatre, template or object that has it."""
-    expected: str
-    actual: str
 
 
 class Findings:

@@ -14,21 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.jobs.announcements import ChangeSignal
 from backend.jobs.queue import clear_suspect
-from backend.repositories.theatre_runs import StoredTheatre, read_claim
+from backend.repositories.theatre_runs import ClaimStatus, StoredTheatre, read_claim
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.clock import Sleep
 from theatre.engine.errors import RunStoppedError, StateConflictError
 from theatre.engine.oracle_contract import Attempt, Invoker, OracleAdapter, OracleInvocationRequest
-
-# What a run that a worker holds comes to, and how it stands on the way.
-
-
-class LeaseStatus(NamedTuple):
-    """How a run stands now."""
-
-    is_cancelled: bool
-    lost_workers: int
-    """How many it lost in a row since it last recorded anything."""
 
 
 class RunEnd(NamedTuple):
@@ -61,12 +51,14 @@ class RunMonitor:
         self._lease_seconds = lease_seconds
         self._is_draining = is_draining
         self._confirmed = asyncio.get_running_loop().time()
-        self._status = LeaseStatus(stored.cancel_requested_at is not None, stored.lost_workers)
+        self._status = ClaimStatus(
+            stored.run_epoch, stored.lost_workers, stored.cancel_requested_at
+        )
 
     @property
     def is_cancelled(self) -> bool:
         """Tell whether the owner has cancelled the run."""
-        return self._status.is_cancelled
+        return self._status.cancel_requested_at is not None
 
     def is_stopping(self) -> bool:
         """Tell whether no further episode should be called."""
@@ -127,7 +119,7 @@ class RunMonitor:
             self._status = await self._look(connection)
         self._confirmed = asked
 
-    async def _look(self, connection: AsyncConnection) -> LeaseStatus:
+    async def _look(self, connection: AsyncConnection) -> ClaimStatus:
         """Return how the run stands now, and clear it once it has recorded anything.
 
         StateConflictError where it is another's.
@@ -140,4 +132,4 @@ class RunMonitor:
             )
         if now.lost_workers < self._status.lost_workers:
             await clear_suspect(connection, self._stored.id)
-        return LeaseStatus(now.cancel_requested_at is not None, now.lost_workers)
+        return now
