@@ -31,7 +31,7 @@ from backend.api.http.openapi import (
 from backend.api.http.pages import ChainPaging, FilterText, Listing, Paging, chain_page
 from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Scope
-from backend.repositories.debates import DebateFilter, StoredEvaluation, find_runs
+from backend.repositories.debates import StoredEvaluation, find_runs
 from backend.repositories.pages import Place
 from backend.schemas.debates import (
     DebateDocument,
@@ -120,7 +120,8 @@ async def list_debates(
         transaction,
         asked.window(listing),
         user_id=user.user_id,
-        wanted=DebateFilter(debate_id=debate_id, run_id=run_id),
+        debate_id=debate_id,
+        run_id=run_id,
     )
     return DebatePage(
         debates=[DebateDocument.model_validate(view) for view in page.rows],
@@ -197,7 +198,7 @@ async def append_debate_events(
     view = await debates.append_events(
         transaction,
         str(debate_run_id),
-        [debates.NewEvent(one.event_type, one.detail) for one in body.events],
+        body.events,
         user_id=user.user_id,
         versions=versions,
         clock=get_service(request).clock,

@@ -122,7 +122,7 @@ async def _certificate(
     service = get_service(request)
     # Before anything is read: what happens meanwhile is at most a second late.
     now = service.clock()
-    made = await render_page_of(
+    html, read = await render_page_of(
         reading,
         certificate_id=certificate_id,
         theatre_id=theatre_id,
@@ -130,9 +130,8 @@ async def _certificate(
         kept=service.certificates.fixed,
         now=now,
     )
-    page = CachedPage.of(
-        made.certificate_id, made.page, at=now, lapses=made.read.view.stored.expires_at
-    )
+    stored = read.view.stored
+    page = CachedPage.of(stored.id, html, at=now, lapses=stored.expires_at)
     service.certificates.put_page(page)
     return page
 

@@ -46,7 +46,7 @@ from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Scope
 from backend.errors import RequestInvalidError
 from backend.repositories.pages import Place
-from backend.repositories.theatres import TheatreFilter, TheatreView, find_theatres
+from backend.repositories.theatres import TheatreView, find_theatres
 from backend.schemas.theatres import (
     Commitment,
     CommitRequest,
@@ -259,10 +259,14 @@ async def list_theatres(
     template_id: FilterText = None,
 ) -> TheatrePage:
     """List your theatres, the newest first."""
-    wanted = TheatreFilter(state=state, construct_id=construct_id, template_id=template_id)
     listing = Listing("theatres", (user.user_id, state, construct_id, template_id))
     page = await find_theatres(
-        transaction, asked.window(listing), user_id=user.user_id, wanted=wanted
+        transaction,
+        asked.window(listing),
+        user_id=user.user_id,
+        state=state,
+        construct_id=construct_id,
+        template_id=template_id,
     )
     now = get_service(request).clock()
     return TheatrePage(

@@ -5,7 +5,6 @@ callers that have found the run by one of the former.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
@@ -19,10 +18,8 @@ from backend.repositories.pages import (
     NumberedWindow,
     Page,
     Window,
-    count_rows,
+    find_own,
     in_order,
-    newest_first,
-    restricting,
 )
 from theatre.engine.canonical_json import JsonObject, canonical_line
 
@@ -52,14 +49,6 @@ class StoredEvaluation(NamedTuple):
     sha256: str
     document: bytes
     created_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DebateFilter:
-    """Which runs are listed; None does not restrict."""
-
-    debate_id: str | None = None
-    run_id: str | None = None
 
 
 _SHOWN = select(*DebateRun.columns(DebateRunView._fields))
@@ -95,14 +84,12 @@ async def lock_run(connection: AsyncConnection, key: str, *, user_id: str) -> De
 
 
 async def find_runs(
-    connection: AsyncConnection, window: Window, *, user_id: str, wanted: DebateFilter
+    connection: AsyncConnection, window: Window, *, user_id: str, **wanted: str | None
 ) -> Page[DebateRunView]:
-    """Return a page of a user's runs, the newest first."""
-    listed = and_(DebateRun.user_id == user_id, *restricting(DebateRun, wanted))
-    page = newest_first(_SHOWN.where(listed), window, DebateRun.created_at, DebateRun.id)
-    found = await connection.execute(page)
-    total = await count_rows(connection, DebateRun, listed)
-    return Page([DebateRunView._make(row) for row in found], total)
+    """Return a page of a user's runs, the newest first; `wanted` as `find_own`."""
+    return await find_own(
+        connection, DebateRun, DebateRunView._make, _SHOWN, window, user_id=user_id, wanted=wanted
+    )
 
 
 async def find_submitted_bytes(connection: AsyncConnection, key: str) -> bytes | None:

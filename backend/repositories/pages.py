@@ -1,11 +1,11 @@
 """Pages of lists: those that are shown the newest first, and those of numbered rows."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -70,16 +70,32 @@ def in_order(
     return query.order_by(number).limit(window.limit).offset(window.offset)
 
 
-def restricting(table: type[Base], wanted: Any) -> Iterator[ColumnElement[bool]]:  # noqa: ANN401 - a dataclass
-    """Yield the conditions of a filter, whose members are columns; None does not restrict."""
-    for name, value in asdict(wanted).items():
-        if value is not None:
-            yield getattr(table, name) == value
-
-
 async def count_rows(
     connection: AsyncConnection, table: type[Base], *conditions: ColumnElement[bool]
 ) -> int:
     """Return how many rows of a table meet all conditions."""
     query = select(func.count()).select_from(table).where(*conditions)
     return int((await connection.execute(query)).scalar_one())
+
+
+async def find_own(
+    connection: AsyncConnection,
+    table: Any,  # noqa: ANN401 - one whose rows have an owner, a moment and an id
+    made: Callable[[Sequence[Any]], Row],
+    query: Select[*tuple[Any, ...]],
+    window: Window,
+    *,
+    user_id: str,
+    wanted: Mapping[str, str | None],
+) -> Page[Row]:
+    """Return a page of a user's rows of `table`, the newest first, each `made` of what is selected.
+
+    `wanted` restricts columns by their names; None does not.
+    """
+    named = (getattr(table, name) == value for name, value in wanted.items() if value is not None)
+    listed = and_(table.user_id == user_id, *named)
+    found = await connection.execute(
+        newest_first(query.where(listed), window, table.created_at, table.id)
+    )
+    rows = [made(row) for row in found]
+    return Page(rows, await count_rows(connection, table, listed))

@@ -1,16 +1,15 @@
 """Templates and theatres: the rows of a draft and of its commitment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Dataset, Theatre, TheatreCoin, TheatreTemplate
-from backend.repositories.pages import Page, Window, count_rows, newest_first, restricting
+from backend.repositories.pages import Page, Window, find_own
 from backend.repositories.template_views import DISCLOSURE
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, sha256_hex
 from theatre.engine.clock import parse_rfc3339
@@ -128,15 +127,6 @@ class TheatreView(NamedTuple):
     updated_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TheatreFilter:
-    """Which theatres are listed; None does not restrict."""
-
-    state: str | None = None
-    construct_id: str | None = None
-    template_id: str | None = None
-
-
 async def find_theatre_view(
     connection: AsyncConnection, theatre_id: str, *, user_id: str
 ) -> TheatreView | None:
@@ -147,14 +137,12 @@ async def find_theatre_view(
 
 
 async def find_theatres(
-    connection: AsyncConnection, window: Window, *, user_id: str, wanted: TheatreFilter
+    connection: AsyncConnection, window: Window, *, user_id: str, **wanted: str | None
 ) -> Page[TheatreView]:
-    """Return a page of a user's theatres, the newest first."""
-    listed = and_(Theatre.user_id == user_id, *restricting(Theatre, wanted))
-    page = newest_first(_SHOWN.where(listed), window, Theatre.created_at, Theatre.id)
-    found = await connection.execute(page)
-    total = await count_rows(connection, Theatre, listed)
-    return Page([TheatreView._make(row) for row in found], total)
+    """Return a page of a user's theatres, the newest first; `wanted` as `find_own`."""
+    return await find_own(
+        connection, Theatre, TheatreView._make, _SHOWN, window, user_id=user_id, wanted=wanted
+    )
 
 
 async def find_usage_sums(

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import ApiKey, Invite, User
-from backend.repositories.pages import Page, Window, count_rows, newest_first
+from backend.repositories.pages import Page, Window, find_own
 
 # API keys. Every statement for a user has the user in its WHERE clause.
 
@@ -59,10 +59,9 @@ async def find_keys_page(
     connection: AsyncConnection, user_id: str, window: Window
 ) -> Page[StoredKey]:
     """Return a page of a user's keys, the newest first."""
-    own = ApiKey.user_id == user_id
-    query = newest_first(_SHOWN.where(own), window, ApiKey.created_at, ApiKey.id)
-    found = await connection.execute(query)
-    return Page([StoredKey(*row) for row in found], await count_rows(connection, ApiKey, own))
+    return await find_own(
+        connection, ApiKey, StoredKey._make, _SHOWN, window, user_id=user_id, wanted={}
+    )
 
 
 async def revoke_key(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 from urllib.parse import quote
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -55,14 +55,6 @@ _PROOF_BYTES = 64 * 1024
 """Room for what lies next to a bundle."""
 
 
-class RenderedCertificate(NamedTuple):
-    """A page, the certificate as it was read, and by when its tier lapses; None for never."""
-
-    certificate_id: str
-    page: bytes
-    read: ReadCertificate
-
-
 async def render_page_of(
     connection: AsyncConnection,
     *,
@@ -71,8 +63,8 @@ async def render_page_of(
     resources: TheatreResources,
     kept: MutableMapping[str, CertificatePage],
     now: datetime,
-) -> RenderedCertificate:
-    """Return the page of a certificate as it stands now; NotFoundError where there is none.
+) -> tuple[bytes, ReadCertificate]:
+    """Return the page of a certificate as it stands now, and that; NotFoundError without one.
 
     `kept` has the parts of pages that never change, by the certificate's hash.
     """
@@ -107,25 +99,21 @@ async def render_page_of(
         verification=_verification(read),
     )
     html = await asyncio.to_thread(render_certificate, page)
-    return RenderedCertificate(stored.id, html.encode(), read)
-
-
-class DrawnBadge(NamedTuple):
-    """A badge, and when the tier on it lapses; None for never."""
-
-    picture: str
-    lapses: datetime | None
+    return html.encode(), read
 
 
 async def draw_badge_of(
     connection: AsyncConnection, certificate_id: str, *, resources: TheatreResources, now: datetime
-) -> DrawnBadge:
-    """Return the badge of a certificate as it stands now; NotFoundError where there is none."""
+) -> tuple[str, datetime | None]:
+    """Return the badge of a certificate as it stands now, and when the tier on it lapses.
+
+    NotFoundError where there is no such certificate.
+    """
     read = await read_certificate(
         connection, certificate_id=certificate_id, resources=resources, now=now
     )
     badge = render_badge(read.document, read.worth.effective)
-    return DrawnBadge(badge, read.view.stored.expires_at)
+    return badge, read.view.stored.expires_at
 
 
 async def _fixed_parts(

@@ -7,7 +7,7 @@ Stored content never changes: a run is its event log, and the log only grows (do
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -28,6 +28,7 @@ from backend.repositories.debates import (
     store_evaluations,
 )
 from backend.repositories.pages import NumberedWindow, Page
+from backend.schemas.debates import EventRequest
 from theatre.debate.errors import DebateError, InvalidDebateError
 from theatre.debate.evaluators import evaluate
 from theatre.debate.models import Action
@@ -40,13 +41,6 @@ from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import without_values
 
 _T = TypeVar("_T")
-
-
-class NewEvent(NamedTuple):
-    """An event that is to be appended; the service says when."""
-
-    event_type: str
-    detail: JsonObject
 
 
 async def submit_debate(
@@ -93,7 +87,7 @@ async def submit_debate(
 async def append_events(
     connection: AsyncConnection,
     key: str,
-    events: Sequence[NewEvent],
+    events: Sequence[EventRequest],
     *,
     user_id: str,
     versions: frozenset[int] | None,

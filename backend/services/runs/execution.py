@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
-from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -179,10 +178,10 @@ async def run_theatre(
     if theatre.state is TheatreState.SETTLING:
         desk = await HumanReview.of(theatre, journal, resources.clock)
         return RunEnd(WAITING, desk.rating.step_id, _seconds_left(desk, resources))
-    resolved = await _read_resolution(journal)
-    outcome = str(resolved.detail["outcome"])
+    resolved_at, detail = await _read_resolution(journal)
+    outcome = str(detail["outcome"])
     if outcome == CERTIFIED and theatre.state is TheatreState.RESOLVED:
-        await _archive(theatre, journal, resources, resolved_at=resolved.at)
+        await _archive(theatre, journal, resources, resolved_at=resolved_at)
     return RunEnd(_STATUS_OF_OUTCOME.get(outcome, "succeeded"))
 
 
@@ -388,16 +387,11 @@ def datasets_of(theatre: Theatre, stored: StoredTheatre) -> frozenset[str]:
     return frozenset([*committed, *(one for one in of_a_rehearsal if one is not None)])
 
 
-class _Resolved(NamedTuple):
-    at: datetime
-    detail: JsonObject
-
-
-async def _read_resolution(journal: PostgresRunJournal) -> _Resolved:
+async def _read_resolution(journal: PostgresRunJournal) -> tuple[datetime, JsonObject]:
     async for entry in journal.trail():
         detail = entry["detail"]
         if entry["event_type"] == "resolved" and isinstance(detail, dict):
-            return _Resolved(parse_rfc3339(str(entry["at"])), detail)
+            return parse_rfc3339(str(entry["at"])), detail
     raise InvalidTransitionError("expected a theatre that is resolved, got one without an outcome")
 
 
