@@ -24,7 +24,7 @@ from backend.api.http.openapi import DESCRIBED_BY, describe_bytes, describe_down
 from backend.api.http.pages import NO_NUL, ChainPaging, Listing, chain_page
 from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Principal, Scope
-from backend.schemas.evidence import AuditPage, EpisodeDocument, EpisodePage, EpisodeRecord
+from backend.schemas.evidence import AuditPage, EpisodePage, EpisodeRecord
 from backend.services import evidence
 from theatre.engine.bundle_check.verifier import verifier_source
 
@@ -85,13 +85,7 @@ async def list_episodes(
         reader=_id_of(reader),
         resources=get_service(request).resources,
     )
-    return EpisodePage(
-        episodes=[
-            EpisodeDocument.model_validate({**one.view._asdict(), "withheld": one.withheld})
-            for one in page.rows
-        ],
-        **asked.shown(listing, page, lambda last: last.view.seq),
-    )
+    return EpisodePage(episodes=[*page.rows], **asked.shown(listing, page, lambda last: last.seq))
 
 
 @router.get("/theatres/{theatre_id}/episodes/{episode_id:name}")
@@ -104,15 +98,12 @@ async def get_episode(
     transaction: Transaction,
 ) -> EpisodeRecord:
     """Return everything that is recorded of an episode, its calls included."""
-    shown = await evidence.read_episode(
+    return await evidence.read_episode(
         transaction,
         str(theatre_id),
         episode_id,
         reader=_id_of(reader),
         resources=get_service(request).resources,
-    )
-    return EpisodeRecord.model_validate(
-        {**shown.view._asdict(), "withheld": shown.withheld, "record": shown.record}
     )
 
 

@@ -26,7 +26,6 @@ from backend.repositories.pages import Place
 from backend.repositories.template_views import find_templates, template_of
 from backend.repositories.theatres import StoredDataset
 from backend.schemas.theatres import (
-    AvailableTemplateDocument,
     DatasetDocument,
     ListedTemplate,
     TemplatePage,
@@ -56,7 +55,7 @@ async def list_templates(
     response.headers["Cache-Control"] = FRESH
     accepted = accepted_templates.content_hashes
     return TemplatePage(
-        available=[AvailableTemplateDocument.model_validate(one) for one in available],
+        available=available,
         templates=[
             ListedTemplate(**view._asdict(), accepted=view.content_hash in accepted)
             for view in page.rows

@@ -24,6 +24,7 @@ from backend.repositories.evidence_views import (
     find_episodes,
 )
 from backend.repositories.pages import NumberedWindow, Page
+from backend.schemas.evidence import EpisodeDocument, EpisodeRecord
 from backend.services.resources import TheatreResources
 from backend.services.runs.execution import EXPORT
 from backend.services.sealed_bundles import (
@@ -35,7 +36,6 @@ from backend.services.sealed_bundles import (
     published_bundle,
 )
 from backend.services.transparency.publication import proofs_of
-from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import NotFoundError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import EpisodeResult
@@ -67,15 +67,6 @@ async def read_audit(
     return await find_audit_entries(connection, theatre_id, window)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownEpisode:
-    """An episode as its reader may see it; its record is None where it is withheld from him."""
-
-    view: EpisodeView
-    withheld: bool
-    record: JsonObject | None = None
-
-
 async def read_episodes(
     connection: AsyncConnection,
     theatre_id: str,
@@ -83,7 +74,7 @@ async def read_episodes(
     *,
     reader: str | None,
     resources: TheatreResources,
-) -> Page[ShownEpisode]:
+) -> Page[EpisodeDocument]:
     """Return a page of the episodes' results, those that are withheld among them.
 
     NotFoundError for a reader who may not see them.
@@ -91,7 +82,11 @@ async def read_episodes(
     theatre = await _disclosed(connection, theatre_id, reader)
     page = await find_episodes(connection, theatre_id, window)
     closed = await _closed(connection, theatre, page.rows, resources)
-    return Page([ShownEpisode(one, one.seq in closed) for one in page.rows], page.total)
+    shown = [
+        EpisodeDocument.model_validate({**one._asdict(), "withheld": one.seq in closed})
+        for one in page.rows
+    ]
+    return Page(shown, page.total)
 
 
 async def read_episode(
@@ -101,16 +96,16 @@ async def read_episode(
     *,
     reader: str | None,
     resources: TheatreResources,
-) -> ShownEpisode:
+) -> EpisodeRecord:
     """Return an episode and its invocation record; NotFoundError where there is none to be seen."""
     theatre = await _disclosed(connection, theatre_id, reader)
     found = await find_episode(connection, theatre_id, episode_id)
     if found is None:
         raise NotFoundError(f"expected a recorded episode {episode_id[:100]!a}, got none")
     view, line = found
-    if view.seq in await _closed(connection, theatre, [view], resources):
-        return ShownEpisode(view, withheld=True)
-    return ShownEpisode(view, withheld=False, record=EpisodeResult.from_line(line).record.document)
+    withheld = view.seq in await _closed(connection, theatre, [view], resources)
+    record = None if withheld else EpisodeResult.from_line(line).record.document
+    return EpisodeRecord.model_validate({**view._asdict(), "withheld": withheld, "record": record})
 
 
 async def _closed(

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from backend.errors import SettingsError
 from backend.evidence_store import EvidenceStore
+from backend.schemas.theatres import AvailableTemplateDocument
 from backend.services.constructs import ConstructAccess
 from backend.services.ground_truth import GroundTruth
 from backend.services.judge_access import JudgeAccess
@@ -29,18 +30,6 @@ from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.scorers import load_computations, load_episode_runners, load_scorers
 
 
-class AvailableTemplate(NamedTuple):
-    """A template that ships or is accepted; of one that only the operator knows, name and hash."""
-
-    name: str
-    content_hash: str
-    sha256: str | None
-    template_family: str | None
-    display_name: str | None
-    ships: bool
-    accepted: bool
-
-
 class AcceptedTemplates:
     """The operator's list of content hashes, and the templates that ship with this release."""
 
@@ -49,15 +38,23 @@ class AcceptedTemplates:
         self._named = dict(named)
         self.content_hashes: Sequence[str] = sorted(set(named.values()))
 
-    def available(self) -> list[AvailableTemplate]:
+    def available(self) -> list[AvailableTemplateDocument]:
         """Return what ships, then what else is accepted, each by name. Blocks the first time."""
         shipped = [
-            one._replace(accepted=one.content_hash in self.content_hashes)
+            one.model_copy(update={"accepted": one.content_hash in self.content_hashes})
             for one in _shipped_templates()
         ]
         known = {one.content_hash for one in shipped}
         others = [
-            AvailableTemplate(name, hash_, None, None, None, ships=False, accepted=True)
+            AvailableTemplateDocument(
+                name=name,
+                content_hash=hash_,
+                sha256=None,
+                template_family=None,
+                display_name=None,
+                ships=False,
+                accepted=True,
+            )
             for name, hash_ in sorted(self._named.items())
             if hash_ not in known
         ]
@@ -65,7 +62,7 @@ class AcceptedTemplates:
 
 
 @cache
-def _shipped_templates() -> tuple[AvailableTemplate, ...]:
+def _shipped_templates() -> tuple[AvailableTemplateDocument, ...]:
     folder = resource_root() / "fixtures" / "templates"
     documents = [
         parse_object(path.read_bytes())
@@ -73,7 +70,7 @@ def _shipped_templates() -> tuple[AvailableTemplate, ...]:
         if not path.name.endswith(".expected.json")
     ]
     found = [
-        AvailableTemplate(
+        AvailableTemplateDocument(
             name=str(document["theatre_id"]),
             content_hash=content_hash(document),
             sha256=canonical_sha256(document),
@@ -84,7 +81,7 @@ def _shipped_templates() -> tuple[AvailableTemplate, ...]:
         )
         for document in documents
     ]
-    return tuple(sorted(found))
+    return tuple(sorted(found, key=lambda one: (one.name, one.content_hash)))
 
 
 GITHUB_TOKEN = "GITHUB_TOKEN"  # noqa: S105 - the name of the variable
