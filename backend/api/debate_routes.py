@@ -178,7 +178,7 @@ async def list_debate_events(
     """List the entries of a run's log, as they were hashed."""
     listing = Listing("debate-events", (str(debate_run_id),))
     page = await debates.read_entries(
-        transaction, str(debate_run_id), asked.window(listing), user_id=user.user_id
+        transaction, str(debate_run_id), asked.numbered(listing), user_id=user.user_id
     )
     return chain_page(asked, listing, page, member="events")
 

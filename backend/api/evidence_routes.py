@@ -64,7 +64,7 @@ async def list_audit_events(
     """List the entries of the audit chain, as they were hashed."""
     listing = Listing("audit-events", (str(theatre_id),))
     page = await evidence.read_audit(
-        transaction, str(theatre_id), asked.window(listing), reader=_id_of(reader)
+        transaction, str(theatre_id), asked.numbered(listing), reader=_id_of(reader)
     )
     shown = chain_page(asked, listing, page, member="audit_events")
     shown.headers.update(describedby_header(f"/theatres/{theatre_id}/certificate"))
@@ -81,11 +81,13 @@ async def list_episodes(
     page = await evidence.read_episodes(
         transaction,
         str(theatre_id),
-        asked.window(listing),
+        asked.numbered(listing),
         reader=_id_of(reader),
         resources=get_service(request).resources,
     )
-    return EpisodePage(episodes=[*page.rows], **asked.shown(listing, page, lambda last: last.seq))
+    return EpisodePage(
+        episodes=[*page.rows], **asked.shown(listing, page, lambda last: (last.seq,))
+    )
 
 
 @router.get("/theatres/{theatre_id}/episodes/{episode_id:name}")

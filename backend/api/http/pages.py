@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Any, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import Depends, Query
 from pydantic import AfterValidator
@@ -85,78 +85,56 @@ class PageRequest:
         place = _decode(self.cursor, listing, partial(_place, listing.keys))
         return Window(self.limit, self.offset, place)
 
-    def shown(
-        self, listing: Listing, page: Page[Row], place_of: Callable[[Row], Place]
-    ) -> dict[str, Any]:
-        """Return what a document says of its page; `place_of` a row is where the next begins."""
-        is_full = len(page.rows) == self.limit
-        last = place_of(page.rows[-1]) if is_full else None
-        behind = last and _encode(listing, last.created_at.isoformat(), last.id)
-        return {
-            "total": page.total,
-            "limit": self.limit,
-            "offset": self.offset,
-            "next_cursor": behind,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class ChainRequest:
-    """Which page of numbered rows a request asks for."""
-
-    limit: int
-    offset: int
-    cursor: str | None
-
-    def window(self, listing: Listing) -> NumberedWindow:
-        """Return which rows it asks for; errors as `PageRequest.window`."""
+    def numbered(self, listing: Listing) -> NumberedWindow:
+        """Return which numbered rows it asks for; errors as `window`."""
         return NumberedWindow(self.limit, self.offset, _decode(self.cursor, listing, _number))
 
     def shown(
-        self, listing: Listing, page: Page[Row], number_of: Callable[[Row], int]
+        self, listing: Listing, page: Page[Row], where_of: Callable[[Row], tuple[object, ...]]
     ) -> dict[str, Any]:
-        """Return what a document says of its page."""
+        """Return what a document says of its page; behind `where_of` its last row is the next one.
+
+        That is a Place, or a number alone.
+        """
         is_full = len(page.rows) == self.limit
         return {
             "total": page.total,
             "limit": self.limit,
             "offset": self.offset,
-            "next_cursor": _encode(listing, number_of(page.rows[-1])) if is_full else None,
+            "next_cursor": _encode(listing, where_of(page.rows[-1])) if is_full else None,
         }
 
 
-# Not the classes themselves: FastAPI would make each in a thread.
+# Not the class itself: FastAPI would make each in a thread.
 async def _asked(limit: Limit = 20, offset: Offset = 0, cursor: Cursor = None) -> PageRequest:
     return PageRequest(limit, offset, cursor)
 
 
 async def _asked_of_chain(
     limit: Limit = 100, offset: Offset = 0, cursor: Cursor = None
-) -> ChainRequest:
-    return ChainRequest(limit, offset, cursor)
+) -> PageRequest:
+    return PageRequest(limit, offset, cursor)
 
 
 Paging = Annotated[PageRequest, Depends(_asked)]
-ChainPaging = Annotated[ChainRequest, Depends(_asked_of_chain)]
+ChainPaging = Annotated[PageRequest, Depends(_asked_of_chain)]
 
 
-def chain_page(
-    asked: ChainRequest, listing: Listing, page: Page[bytes], *, member: str
-) -> Response:
+def chain_page(asked: PageRequest, listing: Listing, page: Page[bytes], *, member: str) -> Response:
     """Answer with the entries of a chain as `member`: the very bytes that were hashed.
 
     Its lines are canonical, and but for the last are not parsed again: a page may be large, and
     parsing it would block the event loop for all other requests.
     """
-    rest = asked.shown(listing, page, lambda line: cast("int", parse_object(line)["seq"]))
+    rest = asked.shown(listing, page, lambda line: (parse_object(line)["seq"],))
     entries = b",".join(line.rstrip(b"\n") for line in page.rows)
     behind = canonical_bytes(rest).removeprefix(b"{")
     body = b'{"' + member.encode() + b'":[' + entries + b"]," + behind
     return Response(body, media_type="application/json")
 
 
-def _encode(listing: Listing, *where: str | int) -> str:
-    text = json.dumps([listing.fingerprint, *where])
+def _encode(listing: Listing, where: tuple[object, ...]) -> str:
+    text = json.dumps([listing.fingerprint, *where], default=datetime.isoformat)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
