@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Protocol
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -85,21 +84,12 @@ _NOT_A_CHARACTER = "22021"
 _NO_NUL = "expected texts without the character U+0000, got one with it"
 
 
-class _Violation(Protocol):
-    @property
-    def pointer(self) -> str: ...
-    @property
-    def rule(self) -> str: ...
-    @property
-    def detail(self) -> str: ...
-
-
 def problem_response(
     request: Request,
     kind: ProblemKind,
     *,
     detail: str | None = None,
-    violations: Iterable[_Violation] = (),
+    violations: Iterable[RequestViolation] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return the document of a problem, or its page, with the headers of its status."""
@@ -170,7 +160,7 @@ def _message(error: Exception) -> str:
 async def _answer_known(request: Request, error: Exception) -> Response:
     kind = kind_of(error)
     # Never with the value (docs/adr/0080).
-    violations: Iterable[_Violation] = [
+    violations: Iterable[RequestViolation] = [
         RequestViolation(one.pointer, one.rule, without_values(one.detail))
         for one in getattr(error, "violations", ())
     ]
