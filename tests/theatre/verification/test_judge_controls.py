@@ -30,13 +30,11 @@ from theatre.verification.judge import second_opinion
 from theatre.verification.judge.control_errors import compute, recognised
 from theatre.verification.judge.controls import (
     LABELLED,
-    PLANTED,
-    ControlClaim,
     ControlPlan,
     committed_controls,
     plan_controls,
 )
-from theatre.verification.judge.planted import Lots, PlantedClaims
+from theatre.verification.judge.planted import PLANTED, ControlClaim, Lots, PlantedClaims
 from theatre.verification.judge.scorer import SCORER, committed_judge, judgement
 from theatre.verification.labelled_claims import SHIPPED_SHA256, shipped_set
 from theatre.verification.local_history import Selection, read_history

@@ -23,8 +23,9 @@ from theatre.engine.scoring.run_controls import RATES, RECOGNISABLE, are_apart
 from theatre.judging.panel import NotMeasurableError, SplitError
 from theatre.judging.recorded import judged_cases, judging_computation
 from theatre.verification.change_facts import WORD
-from theatre.verification.judge.controls import LABELLED, PLANTED, AnsweredControl
+from theatre.verification.judge.controls import LABELLED, AnsweredControl
 from theatre.verification.judge.measures import verdicts_with_controls
+from theatre.verification.judge.planted import PLANTED
 from theatre.verification.judge.scorer import SCORER, repeat_passes, settled_item
 
 _NO_SKILL: Final = 1.0

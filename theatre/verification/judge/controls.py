@@ -14,7 +14,7 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import ScoringCase
 from theatre.engine.scoring.qualification import LabelledRow
 from theatre.verification.change_facts import find_code_names
-from theatre.verification.judge.planted import Lots, PlantedClaim, PlantedClaims, is_sentence
+from theatre.verification.judge.planted import ControlClaim, Lots, PlantedClaims, is_sentence
 from theatre.verification.labelled_claims import SHIPPED_SHA256, shipped_set
 
 MAX_PLANTED: Final = 6
@@ -26,24 +26,8 @@ MAX_LABELLED: Final = 6
 ENOUGH_EPISODES: Final = 100
 """With so many episodes that have controls there are 200 of either sort: more change little."""
 
-PLANTED: Final = "planted"
 LABELLED: Final = "labelled"
 _TRIES: Final = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlClaim:
-    """A claim whose truth is known, how it was made, and about which change.
-
-    `change_id` and `claim_id` are empty for one about the episode's own change.
-    """
-
-    text: str
-    is_true: bool
-    kind: str
-    source: str
-    change_id: str = ""
-    claim_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,19 +114,17 @@ def _plant(lots: Lots, diff: str, texts: Sequence[str], wanted: int) -> Iterator
         if claim is None and not is_true and is_sentence(like):
             claim = _absent(lots, diff)
         if claim is not None:
-            yield ControlClaim(
-                text=claim.text, is_true=claim.is_true, kind=claim.kind, source=PLANTED
-            )
+            yield claim
 
 
-def _absent(lots: Lots, diff: str) -> PlantedClaim | None:
+def _absent(lots: Lots, diff: str) -> ControlClaim | None:
     """Return a sentence of the set that names only what is nowhere in this change."""
     texts = [*shipped_set().claims.values()]
     for _ in range(_TRIES):
         text = texts[lots.below(len(texts))]
         names = find_code_names(text)
         if names and not any(name.casefold() in diff.casefold() for name in names):
-            return PlantedClaim(text, is_true=False, kind="absent")
+            return ControlClaim(text, is_true=False, kind="absent")
     return None
 
 

@@ -70,13 +70,22 @@ class Lots:
         return [left.pop(self.below(len(left))) for _ in range(len(left))]
 
 
+PLANTED: Final = "planted"
+
+
 @dataclass(frozen=True, slots=True)
-class PlantedClaim:
-    """A claim whose truth follows from the diff, and how it was made."""
+class ControlClaim:
+    """A claim whose truth is known, how it was made, and about which change.
+
+    `change_id` and `claim_id` are empty for one about the episode's own change.
+    """
 
     text: str
     is_true: bool
     kind: str
+    source: str = PLANTED
+    change_id: str = ""
+    claim_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +131,7 @@ class PlantedClaims:
             {*_facts(self._changed)}, key=lambda one: (one.operation, one.name, one.path or "")
         )
 
-    def plant(self, *, is_true: bool, like: str) -> PlantedClaim | None:
+    def plant(self, *, is_true: bool, like: str) -> ControlClaim | None:
         """Return a claim of that truth which none before says; None where none can be made.
 
         It has the form of the claim `like`, else of another one.
@@ -139,25 +148,25 @@ class PlantedClaims:
                     return claim
         return None
 
-    def _true(self, frame: _Frame) -> Iterator[PlantedClaim]:
+    def _true(self, frame: _Frame) -> Iterator[ControlClaim]:
         for fact in self._lots.shuffled(filter(frame.takes, self._facts)):
-            yield PlantedClaim(frame.said(fact), is_true=True, kind="fact")
+            yield ControlClaim(frame.said(fact), is_true=True, kind="fact")
 
-    def _false(self, frame: _Frame) -> Iterator[PlantedClaim]:
+    def _false(self, frame: _Frame) -> Iterator[ControlClaim]:
         for way in self._lots.shuffled(
             (self._swapped_operation, self._swapped_path, self._invented)
         ):
             yield from way(frame)
 
-    def _swapped_operation(self, frame: _Frame) -> Iterator[PlantedClaim]:
+    def _swapped_operation(self, frame: _Frame) -> Iterator[ControlClaim]:
         """Say of what was added that it was removed, or the other way round."""
         for fact in self._lots.shuffled(self._facts):
             is_opposite = fact.operation is _OPPOSITE.get(frame.operation)
             if is_opposite and (fact.path is not None) is frame.has_path:
                 text = frame.of(fact.name, fact.path)
-                yield PlantedClaim(text, is_true=False, kind="swapped_operation")
+                yield ControlClaim(text, is_true=False, kind="swapped_operation")
 
-    def _swapped_path(self, frame: _Frame) -> Iterator[PlantedClaim]:
+    def _swapped_path(self, frame: _Frame) -> Iterator[ControlClaim]:
         """Say of what was done in one file that it was done in another one, which lacks it."""
         for fact in self._lots.shuffled(self._facts):
             if fact.path is None or not frame.takes(fact):
@@ -165,9 +174,9 @@ class PlantedClaims:
             for path, words in self._lots.shuffled(self._words_by_path.items()):
                 if fact.name not in words:
                     text = frame.of(fact.name, path)
-                    yield PlantedClaim(text, is_true=False, kind="swapped_path")
+                    yield ControlClaim(text, is_true=False, kind="swapped_path")
 
-    def _invented(self, frame: _Frame) -> Iterator[PlantedClaim]:
+    def _invented(self, frame: _Frame) -> Iterator[ControlClaim]:
         """Say it of a name that is nowhere in the change."""
         facts = [one for one in self._facts if (one.path is not None) is frame.has_path]
         exact = [*filter(frame.takes, facts)]
@@ -175,9 +184,9 @@ class PlantedClaims:
             name = self._name_like(fact.name)
             if name is not None:
                 text = frame.of(name, fact.path)
-                yield PlantedClaim(text, is_true=False, kind="invented_name")
+                yield ControlClaim(text, is_true=False, kind="invented_name")
 
-    def _edited(self, text: str) -> Iterator[PlantedClaim]:
+    def _edited(self, text: str) -> Iterator[ControlClaim]:
         """Exchange a name, or a count of files or lines, in a claim that denies nothing."""
         if _NEGATED.search(text):
             return
@@ -186,7 +195,7 @@ class PlantedClaims:
             if other is not None:
                 edited = other.join(re.split(rf"(?<!\w){re.escape(name)}(?!\w)", text))
                 if edited != text:
-                    yield PlantedClaim(edited, is_true=False, kind="invented_name")
+                    yield ControlClaim(edited, is_true=False, kind="invented_name")
         most = {"file": len(self._changed.files)}
         most["line"] = self._changed.lines_added + self._changed.lines_removed
         for number, unit in find_counts(text):
@@ -194,7 +203,7 @@ class PlantedClaims:
                 # More than there are at all: it counts some of them, whichever it means.
                 wrong = str(most[unit] + 1 + self._lots.below(_MORE))
                 edited = re.sub(rf"(?<![\w./\-]){number}(?= {{1,3}}{unit})", wrong, text)
-                yield PlantedClaim(edited, is_true=False, kind="wrong_number")
+                yield ControlClaim(edited, is_true=False, kind="wrong_number")
 
     def _name_like(self, name: str) -> str | None:
         """Return a name of the same form, of the change's own words, that is nowhere in it."""
