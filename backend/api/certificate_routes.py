@@ -153,20 +153,10 @@ async def routing_document(
     )
 
 
-async def _shown(
-    request: Request,
-    reading: AsyncConnection,
-    *,
-    certificate_id: str | None = None,
-    theatre_id: str | None = None,
-) -> Response:
+async def _shown(request: Request, reading: AsyncConnection, **named: str) -> Response:
     service = get_service(request)
     read = await certificates.read_certificate(
-        reading,
-        certificate_id=certificate_id,
-        theatre_id=theatre_id,
-        resources=service.resources,
-        now=service.clock(),
+        reading, resources=service.resources, now=service.clock(), **named
     )
     effective = read.worth.effective
     # Weak: `as_of` changes with every reading.

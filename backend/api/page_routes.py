@@ -112,23 +112,16 @@ async def show_theatre_certificate(
     return (await _certificate(request, reading, theatre_id=str(theatre_id))).answer(request)
 
 
-async def _certificate(
-    request: Request,
-    reading: AsyncConnection,
-    *,
-    certificate_id: str | None = None,
-    theatre_id: str | None = None,
-) -> CachedPage:
+async def _certificate(request: Request, reading: AsyncConnection, **named: str) -> CachedPage:
     service = get_service(request)
     # Before anything is read: what happens meanwhile is at most a second late.
     now = service.clock()
     html, read = await render_page_of(
         reading,
-        certificate_id=certificate_id,
-        theatre_id=theatre_id,
         resources=service.resources,
         kept=service.certificates.fixed,
         now=now,
+        **named,
     )
     stored = read.view.stored
     page = CachedPage.of(stored.id, html, at=now, lapses=stored.expires_at)

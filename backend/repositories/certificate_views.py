@@ -175,16 +175,11 @@ async def find_signed(
 
 
 async def find_certificate(
-    connection: AsyncConnection,
-    *,
-    certificate_id: str | None = None,
-    theatre_id: str | None = None,
-    accepted: Sequence[str],
+    connection: AsyncConnection, *, accepted: Sequence[str], **named: str
 ) -> WholeCertificate | None:
-    """Return a certificate by its id or by its theatre; None where there is none."""
-    statement = _BY_THEATRE if certificate_id is None else _BY_ID
-    wanted = {"wanted": certificate_id or theatre_id, "accepted": accepted}
-    row = (await connection.execute(statement, wanted)).first()
+    """Return a certificate by its `certificate_id` or its `theatre_id`; None where there is none."""
+    ((name, wanted),) = named.items()
+    row = (await connection.execute(_BY[name], {"wanted": wanted, "accepted": accepted})).first()
     if row is None:
         return None
     *shown, document, sha256 = row
@@ -341,5 +336,7 @@ _is_wanted = TheatreCertificate.id == bindparam("wanted")
 _OF_BYTES = (TheatreCertificate.document, TheatreCertificate.document_sha256)
 _BYTES = select(*_OF_BYTES).where(_is_wanted)
 _WHOLE = joined_with_run(select(*SHOWN, *_OF_BYTES).select_from(TheatreCertificate))
-_BY_ID = _WHOLE.where(_is_wanted)
-_BY_THEATRE = _WHOLE.where(TheatreCertificate.theatre_id == bindparam("wanted"))
+_BY = {
+    "certificate_id": _WHOLE.where(_is_wanted),
+    "theatre_id": _WHOLE.where(TheatreCertificate.theatre_id == bindparam("wanted")),
+}

@@ -58,23 +58,16 @@ _PROOF_BYTES = 64 * 1024
 async def render_page_of(
     connection: AsyncConnection,
     *,
-    certificate_id: str | None = None,
-    theatre_id: str | None = None,
     resources: TheatreResources,
     kept: MutableMapping[str, CertificatePage],
     now: datetime,
+    **named: str,
 ) -> tuple[bytes, ReadCertificate]:
     """Return the page of a certificate as it stands now, and that; NotFoundError without one.
 
     `kept` has the parts of pages that never change, by the certificate's hash.
     """
-    read = await read_certificate(
-        connection,
-        certificate_id=certificate_id,
-        theatre_id=theatre_id,
-        resources=resources,
-        now=now,
-    )
+    read = await read_certificate(connection, resources=resources, now=now, **named)
     stored, worth = read.view.stored, read.worth
     archive = await find_bundle(connection, stored.theatre_id)
     # By its hash: what was kept of the signed document is not shown of another one.

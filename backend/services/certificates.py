@@ -76,21 +76,14 @@ async def certificate_document(
 
 
 async def read_certificate(
-    connection: AsyncConnection,
-    *,
-    certificate_id: str | None = None,
-    theatre_id: str | None = None,
-    resources: TheatreResources,
-    now: datetime,
+    connection: AsyncConnection, *, resources: TheatreResources, now: datetime, **named: str
 ) -> ReadCertificate:
     """Return a certificate, by its id or its theatre, and what it is worth now.
 
     NotFoundError where there is none.
     """
     accepted = resources.accepted_templates.content_hashes
-    found = await find_certificate(
-        connection, certificate_id=certificate_id, theatre_id=theatre_id, accepted=accepted
-    )
+    found = await find_certificate(connection, accepted=accepted, **named)
     if found is None:
         raise NotFoundError("expected a certificate, got none")
     # The columns are held to the signed document: so that this one is, its bytes decide.
