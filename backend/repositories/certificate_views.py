@@ -154,22 +154,13 @@ async def find_audited(
     return None if row is None else AuditedCertificate._make(row)
 
 
-async def find_signed(
-    connection: AsyncConnection,
-    *,
-    certificate_id: str | None = None,
-    theatre_id: str | None = None,
-    statement_sha256: str | None = None,
-) -> SignedCertificate | None:
-    """Return the signed certificate by one of these; None where there is none."""
+async def find_signed(connection: AsyncConnection, **named: str) -> SignedCertificate | None:
+    """Return the signed certificate by its `id`, `theatre_id` or `statement_sha256`.
+
+    None where there is none.
+    """
     table = TheatreCertificate
-    named = (
-        (table.id, certificate_id),
-        (table.theatre_id, theatre_id),
-        (table.statement_sha256, statement_sha256),
-    )
-    query = select(table.theatre_id, table.sigstore)
-    query = query.where(*(column == value for column, value in named if value is not None))
+    query = select(table.theatre_id, table.sigstore).filter_by(**named)
     row = (await connection.execute(query)).first()
     return None if row is None else SignedCertificate._make(row)
 
@@ -177,7 +168,7 @@ async def find_signed(
 async def find_certificate(
     connection: AsyncConnection, *, accepted: Sequence[str], **named: str
 ) -> WholeCertificate | None:
-    """Return a certificate by its `certificate_id` or its `theatre_id`; None where there is none."""
+    """Return a certificate by its `certificate_id` or its `theatre_id`; None for none."""
     ((name, wanted),) = named.items()
     row = (await connection.execute(_BY[name], {"wanted": wanted, "accepted": accepted})).first()
     if row is None:

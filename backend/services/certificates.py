@@ -78,7 +78,7 @@ async def certificate_document(
 async def read_certificate(
     connection: AsyncConnection, *, resources: TheatreResources, now: datetime, **named: str
 ) -> ReadCertificate:
-    """Return a certificate, by its id or its theatre, and what it is worth now.
+    """Return a certificate, `named` as `find_certificate` has it, and what it is worth now.
 
     NotFoundError where there is none.
     """

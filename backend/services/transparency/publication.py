@@ -44,7 +44,7 @@ async def read_log_file(connection: AsyncConnection, path: str) -> bytes:
 
 async def signed_certificate(connection: AsyncConnection, certificate_id: str) -> bytes:
     """Return the Sigstore bundle of a certificate; NotFoundError where there is none."""
-    return (await _signed(connection, certificate_id=certificate_id)).sigstore
+    return (await _signed(connection, id=certificate_id)).sigstore
 
 
 async def certificate_proof(connection: AsyncConnection, statement_sha256: str) -> bytes:
