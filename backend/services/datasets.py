@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -12,6 +12,7 @@ from backend.evidence_store import ObjectKind
 from backend.repositories.theatres import StoredDataset, find_upload, insert_upload
 from backend.services.resources import TheatreResources
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, parse_object
+from theatre.engine.clock import Clock
 from theatre.engine.errors import DatasetError, NotFoundError, ParseError
 from theatre.files.datasets import DatasetFile
 from theatre.verification.errors import NoRecordError
@@ -19,12 +20,6 @@ from theatre.verification.records import GroundTruthRecord, read_record
 
 _MAX_LINES = 1_000_000
 """Empty objects in 64 MiB would keep a thread busy for minutes."""
-
-
-class _Received(NamedTuple):
-    sha256: str
-    size_bytes: int
-    lines_total: int
 
 
 async def take_upload(
@@ -37,13 +32,12 @@ async def take_upload(
     """
     with resources.store.draft() as draft:
         with draft.open("wb") as target:
-            received = await _received(chunks, target)
-        await asyncio.to_thread(_require_lines, draft, received)
+            dataset = await _received(chunks, target, resources.clock)
+        await asyncio.to_thread(_require_lines, draft, dataset.lines_total)
         await asyncio.to_thread(resources.store.put, ObjectKind.DATASETS, draft)
-    dataset = StoredDataset(*received, created_at=resources.clock())
     async with engine.begin() as connection:
         await insert_upload(connection, dataset, user_id=user_id)
-        return await read_upload(connection, received.sha256, user_id=user_id)
+        return await read_upload(connection, dataset.sha256, user_id=user_id)
 
 
 async def read_upload(connection: AsyncConnection, sha256: str, *, user_id: str) -> StoredDataset:
@@ -54,7 +48,7 @@ async def read_upload(connection: AsyncConnection, sha256: str, *, user_id: str)
     return dataset
 
 
-async def _received(chunks: AsyncIterator[bytes], target: BinaryIO) -> _Received:
+async def _received(chunks: AsyncIterator[bytes], target: BinaryIO, clock: Clock) -> StoredDataset:
     hasher = hashlib.sha256()
     size = lines = 0
     last = b""
@@ -64,12 +58,13 @@ async def _received(chunks: AsyncIterator[bytes], target: BinaryIO) -> _Received
         hasher.update(chunk)
         size, lines, last = size + len(chunk), lines + chunk.count(b"\n"), chunk[-1:]
         await asyncio.to_thread(target.write, chunk)
-    return _Received(hasher.hexdigest(), size, lines + (last not in (b"", b"\n")))
+    lines += last not in (b"", b"\n")
+    return StoredDataset(hasher.hexdigest(), size, lines, created_at=clock())
 
 
-def _require_lines(draft: Path, received: _Received) -> None:
-    if not 0 < received.lines_total <= _MAX_LINES:
-        raise DatasetError(f"expected 1 to {_MAX_LINES} lines of JSON, got {received.lines_total}")
+def _require_lines(draft: Path, count: int) -> None:
+    if not 0 < count <= _MAX_LINES:
+        raise DatasetError(f"expected 1 to {_MAX_LINES} lines of JSON, got {count}")
     dataset = DatasetFile(draft)
     try:
         for number, line in enumerate(dataset.lines(), 1):
