@@ -191,6 +191,11 @@ def test_a_page_says_of_its_signature_what_was_verified(scene: Scene) -> None:
     assert '<section class="verdict good"' in shown
     assert f"Signed by this service with its key {kid[:12]}…, and entry 1 of its log" in shown
     assert "run 1 of 1" in shown
+    links = {*re.findall('href="(/[^"]*)"', shown)}
+    # What a check takes that needs nothing of ours.
+    assert {"/verify_bundle.py", f"/theatres/{theatre['id']}/evidence-bundle"} < links
+    assert "/constructs/sums" in links
+    assert {scene.client.get(one, Accept=BROWSER).status for one in links} == {200}
     # An intruder with all rights to the database puts another certificate under the signature.
     with scene.database.connected(SUPERUSER) as intruder:
         intruder.execute("SET session_replication_role = replica")
