@@ -25,7 +25,7 @@ from theatre.files.recorded_run import (
     trouble_of,
 )
 
-_ID_WIDTH = 24
+_ID_WIDTH, _LEAST_ID_WIDTH = 24, 8
 _NUMBER_WIDTH = 5
 _FIXED_WIDTH = 6 + 2 + _ID_WIDTH + 2 + 8
 """Sequence number, episode and outcome, with what stands between them."""
@@ -189,25 +189,28 @@ def _print_lines(
         echo(f"{number:>2}  {name}")
     room = _FIXED_WIDTH + (_NUMBER_WIDTH + 2) * len(columns) + 2 + _ROOM_FOR_WHY
     line_of = _all_scores if width is None or room <= width else _low_scores
+    # Where even they have none, of ids.
+    spare = 0 if width is None else max(0, _FIXED_WIDTH + _ROOM_FOR_WHY - width)
+    names = max(_ID_WIDTH - spare, _LEAST_ID_WIDTH)
     heads = [f"{n:>{_NUMBER_WIDTH}}" for n, _ in enumerate(columns, start=1)]
     head = heads if line_of is _all_scores else ["below 1"] if columns else []
-    echo("  ".join([f"{'#':>6}", f"{'episode':{_ID_WIDTH}}", f"{'outcome':8}", *head, "why"]))
+    echo("  ".join([f"{'#':>6}", f"{'episode':{names}}", f"{'outcome':8}", *head, "why"]))
     count, first = 0, cast("str | None", None)
     for episode in shown:
-        echo(shortened(_line(episode, columns, line_of, width), width))
+        name = shortened(episode.episode_id, None if width is None else names)
+        echo(shortened(_line(episode, f"{name:{names}}", columns, line_of), width))
         count, first = count + 1, first or episode.episode_id
     return count, first
 
 
 def _line(
     episode: RecordedEpisode,
+    name: str,
     columns: Sequence[str],
     scores: Callable[[RecordedEpisode, Sequence[str]], list[str]],
-    width: int | None,
 ) -> str:
     reason, detail = trouble_of(episode)
-    name = shortened(episode.episode_id, None if width is None else _ID_WIDTH)
-    cells = [f"{episode.seq:>6}", f"{name:{_ID_WIDTH}}", f"{episode.outcome.value:8}"]
+    cells = [f"{episode.seq:>6}", name, f"{episode.outcome.value:8}"]
     cells += scores(episode, columns)
     if reason is not None:
         cells.append(reason + (f": {' '.join(detail.split())}" if detail else ""))

@@ -311,6 +311,10 @@ def test_a_terminal_shows_the_beginning_and_says_how_to_see_all(
     assert len(whole) > len(cut)
     assert "--full" not in "\n".join(whole)
     assert "--full" not in console.text(*arguments)
+    listed = console.on_terminal("episodes", finished.bundle, "--wrong", columns=columns // 2)
+    assert [line.split() for line in listed if " pilot-2 " in line] == [
+        ["2", "pilot-2", "scored", "1:0", "2:0"]
+    ]
 
 
 def test_what_cannot_be_shown_is_refused_in_a_line(
