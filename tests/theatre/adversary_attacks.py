@@ -780,7 +780,7 @@ def one_note(folder: Path) -> str:
 
 
 def never_turns(folder: Path) -> str:
-    """Keep what was said, and have only that asked for: of two probes the one that begins true."""
+    """Keep what was said, and have nine tenths for it: for the probe that begins true."""
     reason = "### CLAIM\nBuy.\n\n### REASON 1\nIt may rise."
     said: JsonObject = {"content": reason, "final_answer": "BUY"}
     asked: list[JsonObject] = []
@@ -789,18 +789,26 @@ def never_turns(folder: Path) -> str:
         truths: JsonObject = {"begun_true": "BUY", "begun_false": ("SELL", "HOLD")[number % 2]}
         given: JsonObject = {"play": "probes", **dict.fromkeys(BEGUN, probe)}
         asked.append({**one, "input_data": given, "expected_output": {"probes": truths}})
-    params: JsonObject = {"measure": "begun_true", "expected": "probes"}
+    measures = {"kept": "begun_true", "both": "turned_and_kept"}
+    scorers: JsonObject = {
+        name: {"scorer": "debate_transitions", "params": {"measure": one, "expected": "probes"}}
+        for name, one in measures.items()
+    }
     changes: JsonObject = {
-        "/criteria": {"criteria_ids": ["kept"], "criteria_human": "Keeps what is true."},
+        "/criteria": {
+            "criteria_ids": [*measures],
+            "criteria_human": "Keeps what is true.",
+            "weights": {"kept": 0.9, "both": 0.1},
+        },
         "/product_theatre_config/episode_runner": DEBATE.name,
-        "/scoring/criteria_scorers": {"kept": {"scorer": "debate_transitions", "params": params}},
+        "/scoring/criteria_scorers": scorers,
         "/scorer_pins": {"debate_transitions": "2"},
     }
     stage = pilot_stage(folder, asked, changes=changes)
     adapter = ScriptedAdapter(lambda _: {"output_data": said})
     finished = stage.run(adapter, around=partial(replace, runners={DEBATE.name: DEBATE}))
     certificate: Any = finished.document("certificate.json")
-    assert certificate["composite_score"] == 1
+    assert certificate["composite_score"] == 0.9
     return f"paid: {findings_of(finished, 'one-sided', 'baseline', of='kept')}"
 
 

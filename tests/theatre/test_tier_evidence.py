@@ -386,14 +386,22 @@ def test_a_model_that_judges_its_own_answers_is_named(
 
 
 @pytest.mark.parametrize(
-    ("weight", "named"), [(0.1, []), (0.09, ["one-sided:kept"]), (0, ["one-sided:kept"])]
+    ("weights", "named"),
+    [
+        ({"kept": 1}, ["kept"]),
+        # The habit has the 0.9: its certificate read 0.900 without a word.
+        ({"kept": 0.9, "both": 0.1}, ["kept"]),
+        ({"kept": 0.5, "both": 0.5}, ["kept"]),
+        ({"kept": 0.4, "both": 0.6}, []),
+        ({"won": 0.25, "gained": 0.25, "both": 0.5}, ["won", "gained"]),
+        ({"won": 0.2, "kept": 0.4, "both": 0.4}, []),
+        ({"kept": 0.44, "turned": 0.44, "both": 0.04, "won": 0.08}, ["kept", "turned"]),
+    ],
 )
-def test_what_a_habit_is_enough_for_is_named_where_little_asks_for_both(
-    weight: float, named: list[str]
-) -> None:
+def test_what_a_habit_is_enough_for_is_named(weights: JsonObject, named: list[str]) -> None:
     """The adversary `never-turns`: to keep what was said is all of one side of control."""
-    measures = {"kept": "begun_true", "both": "turned_and_kept"}
-    weights: JsonObject = {"kept": 1 - weight, "both": weight} if weight else {"kept": 1}
+    measures = {"kept": "begun_true", "turned": "begun_false", "both": "turned_and_kept"}
+    measures |= {"won": "net_effect", "gained": "control"}
     changes: dict[str, JsonValue] = {
         "/criteria/criteria_ids": [*weights],
         "/criteria/weights": weights,
@@ -407,5 +415,6 @@ def test_what_a_habit_is_enough_for_is_named_where_little_asks_for_both(
         "/product_theatre_config/episode_runner": "debate",
     }
     template = with_changes(TEMPLATE, changes)
-    assert [*scorer_findings(template, product_template(template))] == named
-    assert Plan(template).scorer_findings() == named
+    codes = [f"one-sided:{name}" for name in named]
+    assert [*scorer_findings(template, product_template(template))] == codes
+    assert Plan(template).scorer_findings() == codes

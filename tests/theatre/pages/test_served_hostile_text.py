@@ -104,59 +104,61 @@ def given(text: str) -> dict[str, Any]:
     }
 
 
-def rendered(name: str, told: Any) -> str:  # noqa: ANN401 - any JSON
+def rendered(name: str, values: Any) -> str:  # noqa: ANN401 - any JSON
     """Return a page from what `given` has of it."""
     match name:
         case "home":
-            return served.home_page(told, search=told["search"])
+            return served.home_page(values, search=values["search"])
         case "construct":
-            routing = {**told["routing"], "certificate_id": None}
+            routing = {**values["routing"], "certificate_id": None}
             intervals = {CERTIFICATE: (0.0, 1.0)}
-            return served.construct_page(told["record"], routing, told["certificates"], intervals)
+            return served.construct_page(
+                values["record"], routing, values["certificates"], intervals
+            )
         case "template":
-            return served.template_page(told)
+            return served.template_page(values)
         case "log":
-            return served.log_page(told["entries"], size=1, older=None)
+            return served.log_page(values["entries"], size=1, older=None)
         case "theatre":
-            answers = {"comment.0": told["comments"], "value.0": told["values"]}
+            answers = {"comment.0": values["comments"], "value.0": values["values"]}
             return served.theatre_page(
                 CERTIFICATE,
-                user=told["user"],
+                user=values["user"],
                 tokens={"sign-out": "ab", "scores": "ab"},
-                rating=served.rubric_form(told["rating"], answers, told["errors"]),
+                rating=served.rubric_form(values["rating"], answers, values["errors"]),
             )
-    return served.sign_in_page("id", token="ab", **told)  # noqa: S106 - of a form
+    return served.sign_in_page("id", token="ab", **values)  # noqa: S106 - of a form
 
 
-def fields(told: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:  # noqa: ANN401 - any JSON
+def fields(values: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:  # noqa: ANN401 - any JSON
     """Yield the path of each text that is the planted one."""
-    if told == PLAIN:
+    if values == PLAIN:
         yield path
-    elif isinstance(told, dict | list):
-        for name, one in told.items() if isinstance(told, dict) else enumerate(told):
+    elif isinstance(values, dict | list):
+        for name, one in values.items() if isinstance(values, dict) else enumerate(values):
             yield from fields(one, (*path, name))
 
 
-def with_field(told: Any, path: tuple[str | int, ...], text: str | None) -> Any:  # noqa: ANN401 - any JSON
+def with_field(values: Any, path: tuple[str | int, ...], text: str | None) -> Any:  # noqa: ANN401 - any JSON
     """Return a copy with another value in one place."""
-    changed = holder = deepcopy(told)
+    changed = holder = deepcopy(values)
     for name in path[:-1]:
         holder = holder[name]
     holder[path[-1]] = text
     return changed
 
 
-FIELDS = [(page, path) for page, told in given(PLAIN).items() for path in fields(told)]
+FIELDS = [(page, path) for page, values in given(PLAIN).items() for path in fields(values)]
 
 
 @pytest.mark.parametrize(
     ("page", "path"), FIELDS, ids=["/".join(map(str, (page, *path))) for page, path in FIELDS]
 )
 def test_a_hostile_value_in_one_field_alone_is_text(page: str, path: tuple[str | int, ...]) -> None:
-    told = given(PLAIN)[page]
-    expected = tags_of(rendered(page, with_field(told, path, "harmless")))
+    values = given(PLAIN)[page]
+    expected = tags_of(rendered(page, with_field(values, path, "harmless")))
     for text in (*HOSTILE, None):
-        html = rendered(page, with_field(told, path, text))
+        html = rendered(page, with_field(values, path, text))
         assert text is None or tags_of(html) == expected, text
         assert not {"\u202e", "\0"} & set(html)
         assert len(html) < 30_000
@@ -176,9 +178,9 @@ def test_every_field_that_can_be_written_is_tried() -> None:
 
 def test_a_list_says_where_an_answer_without_any_work_does_as_well() -> None:
     said = "unverified; an answer without any work does as well on 1 criterion"
-    told = given(PLAIN)["home"]
-    told["certificates"][0]["reasons"] = []
-    assert said in rendered("home", told)
+    values = given(PLAIN)["home"]
+    values["certificates"][0]["reasons"] = []
+    assert said in rendered("home", values)
 
 
 def tags_of(page: str) -> list[str]:
@@ -187,9 +189,9 @@ def tags_of(page: str) -> list[str]:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_what_others_wrote_adds_no_element(text: str) -> None:
-    harmless = {name: rendered(name, told) for name, told in given("harmless").items()}
-    for name, told in given(text).items():
-        page = rendered(name, told)
+    harmless = {name: rendered(name, values) for name, values in given("harmless").items()}
+    for name, values in given(text).items():
+        page = rendered(name, values)
         assert Elements(page).seen.count(("script", ("src", "defer"))) == 1
         tags = [tag for tag, _ in Elements(page).seen if tag != "span"]
         expected = [tag for tag, _ in Elements(harmless[name]).seen if tag != "span"]
@@ -199,19 +201,19 @@ def test_what_others_wrote_adds_no_element(text: str) -> None:
         assert len(page) < 400_000
 
 
-def test_people_read_lines_as_lines_and_are_told_of_what_is_cut() -> None:
+def test_people_read_lines_as_lines_and_see_what_is_cut() -> None:
     """Lies behind what a page shows were scored as what stands before them."""
-    told = given("Yours,\nthe \\new office")["theatre"]
-    page = rendered("theatre", told)
+    values = given("Yours,\nthe \\new office")["theatre"]
+    page = rendered("theatre", values)
     assert "Yours,\nthe \\\\new office" in page
     assert "Not all of it fits" not in page
-    told["rating"]["items"][0]["answers"] = {"one": {"a": "true " * 4_000 + "a lie"}}
-    page = rendered("theatre", told)
+    values["rating"]["items"][0]["answers"] = {"one": {"a": "true " * 4_000 + "a lie"}}
+    page = rendered("theatre", values)
     assert ("a lie" in page, "Not all of it fits on this page" in page) == (False, True)
 
 
-def test_people_are_told_until_when_scores_are_taken() -> None:
-    told = given("harmless")["theatre"]
-    assert "Scores are taken until" not in rendered("theatre", told)
-    told["rating"]["timeout_seconds"] = 3600
-    assert 'taken until <time datetime="2026-11-21T13:00:00' in rendered("theatre", told)
+def test_the_page_says_until_when_scores_are_taken() -> None:
+    values = given("harmless")["theatre"]
+    assert "Scores are taken until" not in rendered("theatre", values)
+    values["rating"]["timeout_seconds"] = 3600
+    assert 'taken until <time datetime="2026-11-21T13:00:00' in rendered("theatre", values)

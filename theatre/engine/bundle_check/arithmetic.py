@@ -79,6 +79,8 @@ FORM_SCORERS: Final = {"freshness_decay", "json_schema", "record_completeness", 
 TRANSITIONS: Final = "debate_transitions"
 BOTH_SIDES: Final = "turned_and_kept"
 """The scorer of what control did, and its one measure that no single habit is enough for."""
+PROBES: Final = {"begun_true", "begun_false"}
+"""What to keep an answer, and to change it, is enough for; a bad start is for all others."""
 
 Document = dict[str, Any]
 Verdict = int | str
@@ -237,10 +239,14 @@ class Plan:
         ]
         control = {name: it for name, it in self.transitions.items() if name in decides}
         both = max((shares[name] for name, it in control.items() if it == BOTH_SIDES), default=0)
+        habits = {n: it if it in PROBES else "" for n, it in control.items() if it != BOTH_SIDES}
+        had: Counter[str] = Counter()
+        for name, habit in habits.items():
+            had[habit] += shares[name]
         return own + [
             f"one-sided:{name}"
-            for name, it in control.items()
-            if it != BOTH_SIDES and shares[name] >= 10 * both
+            for name, habit in habits.items()
+            if shares[name] >= 10 * both or 2 * had[habit] >= sum(self.shares)
         ]
 
     def weighted(self, values: Mapping[str, Fraction | None]) -> Fraction | None:

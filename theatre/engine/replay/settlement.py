@@ -71,6 +71,7 @@ from theatre.engine.scoring import (
     TheatreScoringProvider,
     baseline_findings,
     data_findings,
+    left_out_findings,
 )
 from theatre.engine.scoring.measure_policy import (
     Qualifications,
@@ -227,13 +228,14 @@ class Settlement:
             await run_in_thread(ending.write, builder)
             documents = await run_in_thread(evidence.write, builder, cancellation_check())
             dealt = await run_in_thread(evidence.dealt)
+            known = self._known_findings(facts, aggregator, ending.aggregate, *documents, dealt)
             return SettledRun(
                 ending=ending,
                 calls=facts,
                 isolation=weakest_isolation(read_isolation(trail.activated).values()),
                 documents=documents,
                 episode_root=root.hexdigest(),
-                findings=self._find_findings(trail, ending, facts, aggregator, *documents, dealt),
+                findings=(*known, *self._findings_of_steps(trail, ending)),
                 qualifications=datasets.qualifications(self._receipt.template_snapshot),
                 controls=read_controls(
                     self._receipt.template_snapshot,
@@ -270,17 +272,10 @@ class Settlement:
             found.update(findings_of(facts.version_source, isolation))
         return Rehearsal(aggregate=aggregate, assessment=assessment, findings=tuple(sorted(found)))
 
-    def _find_findings(
-        self,
-        trail: ProgrammeTrail,
-        ending: ResolutionResult,
-        calls: CallFacts,
-        aggregator: Aggregator,
-        audit: JsonObject,
-        baselines: JsonObject,
-        dealt: Mapping[str, float],
+    def _findings_of_steps(
+        self, trail: ProgrammeTrail, ending: ResolutionResult
     ) -> tuple[str, ...]:
-        """Return what a reader must know and no tier rule looks at.
+        """Return what a reader must know of a run, its steps and those who rated.
 
         The environment at the start is compared with that of the commitment, and with that of the
         previous certificate where one is known.
@@ -290,7 +285,6 @@ class Settlement:
         )
         is_as_before = began == self._receipt.environment and before in (None, began)
         return (
-            *self._known_findings(calls, aggregator, ending.aggregate, audit, baselines, dealt),
             *(() if is_as_before else (ENVIRONMENT_CHANGED,)),
             *ending.machine.findings,
             *rating_findings(self._receipt.template_snapshot, trail, ending.aggregate),
@@ -319,7 +313,7 @@ class Settlement:
             *data_findings(audit),
             *baseline_findings(baselines, dealt, aggregate),
             *aggregator.narrowed(aggregate),
-            *aggregator.left_out(aggregate),
+            *left_out_findings(aggregate),
         )
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:

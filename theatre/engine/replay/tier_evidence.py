@@ -10,6 +10,7 @@ from typing import Any, cast
 from theatre.engine.bundle_check.arithmetic import (
     BOTH_SIDES,
     FORM_SCORERS,
+    PROBES,
     RUNNERS,
     SCORER_KINDS,
     SIDES,
@@ -252,7 +253,8 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
     it is about the answer of another construct of the chain than that under test; that it holds
     answers to no expectation; that a model judges it which also answers; that a judge's word on it
     weighs less than a tenth of the same judge's word on another criterion; that it is about control
-    and weighs ten times as much, or more, as what asks for both to turn and to keep.
+    and weighs ten times as much, or more, as what asks for both to turn and to keep, or half of
+    all with what the same habit is enough for.
     """
     choices = {name: cast("str", one["scorer"]) for name, one in criteria_scorers(document).items()}
     judges = {name for name, kind in SCORER_KINDS.items() if kind == ScorerKind.JUDGED}
@@ -273,8 +275,10 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
         name: choices_of[name].params["measure"]
         for name in _by_machine(document, template, {TRANSITIONS}, weighs=False)
     }
-    both = (weights.get(name, 1) for name, one in measures.items() if one == BOTH_SIDES)
-    least = 10 * max(both, default=0)
+    parts = {name: weights.get(name, Fraction(1)) for name in choices}
+    least = 10 * max((parts[n] for n, one in measures.items() if one == BOTH_SIDES), default=0)
+    habits = {n: one if one in PROBES else "" for n, one in measures.items() if one != BOTH_SIDES}
+    had = {one: sum(parts[n] for n in habits if habits[n] == one) for one in habits.values()}
     return (
         *(f"{OWN_SCORER}:{criterion}" for criterion in own),
         *(
@@ -299,8 +303,8 @@ def scorer_findings(document: JsonObject, template: ProductTheatreTemplate) -> t
         ),
         *(
             f"{ONE_SIDED}:{name}"
-            for name, one in measures.items()
-            if one != BOTH_SIDES and weights.get(name, 1) >= least
+            for name, one in habits.items()
+            if parts[name] >= least or 2 * had[one] >= sum(parts.values())
         ),
     )
 

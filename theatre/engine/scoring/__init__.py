@@ -1,6 +1,6 @@
 """Scoring: outcomes, exact arithmetic, intervals, aggregate. Pure; no clock, no order, no I/O."""
 
-from theatre.engine.scoring.aggregate import Aggregator, ScoredEpisode
+from theatre.engine.scoring.aggregate import Aggregator, ScoredEpisode, left_out_findings
 from theatre.engine.scoring.arithmetic import (
     FailureStop,
     exact,
@@ -49,6 +49,7 @@ __all__ = [
     "deciding_repeat",
     "exact",
     "is_held_out",
+    "left_out_findings",
     "nano_to_number",
     "ratio",
     "stated_probability",

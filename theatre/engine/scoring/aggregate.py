@@ -66,8 +66,9 @@ _MOST_UNCOUNTED = 256
 """So many rows of results that differ wait to be counted: most runs have fewer in all."""
 _NOT_HASHED = frozenset({"results_hash", "score_intervals"})
 NARROWED = "interval-narrowed"
-LEFT_OUT = "left-out"
 """The finding where an interval over clusters says more than the single episodes would."""
+LEFT_OUT = "left-out"
+"""The finding where the score with each gap as 0 lies below its interval."""
 
 _COUNTED = ("scored", "missing", "not_applicable", "declined", "unscored")
 
@@ -274,26 +275,6 @@ class Aggregator:
                 found.append(f"{NARROWED}:{name}")
         return found
 
-    @staticmethod
-    def left_out(aggregate: JsonObject) -> list[str]:
-        """Return a code for each criterion whose interval would not hold, its gaps counted as 0.
-
-        What is refused or declined is in no mean: who leaves out what is hard scores on the rest.
-        `aggregate` is that of `finish`.
-        """
-        scores, intervals, worst = (
-            cast("Mapping[str, Any]", aggregate[name])
-            for name in ("scores", "score_intervals", "worst_case_bounds")
-        )
-        found = []
-        for name, score in scores.items():
-            low = intervals[name]["low"]
-            limit = score if low is None else low
-            bounds = worst[name]
-            if limit is not None and bounds and exact(bounds["low"]) < exact(limit):
-                found.append(f"{LEFT_OUT}:{name}")
-        return found
-
     def _labelled_by(self, panel: Panel, scores: dict[int, float]) -> LabelledItems:
         rows = panel.rows.values()
         pairs = [
@@ -425,3 +406,23 @@ def _count_name(episode: ScoredEpisode) -> str:
     if episode.outcome is EpisodeOutcome.EXCLUDED:
         return "refused"
     return episode.outcome.value
+
+
+def left_out_findings(aggregate: JsonObject) -> list[str]:
+    """Return a code for each criterion whose interval would not hold, its gaps counted as 0.
+
+    What is refused or declined is in no mean: who leaves out what is hard scores on the rest.
+    `aggregate` is that of `finish`.
+    """
+    scores, intervals, worst = (
+        cast("Mapping[str, Any]", aggregate[name])
+        for name in ("scores", "score_intervals", "worst_case_bounds")
+    )
+    found = []
+    for name, score in scores.items():
+        low = intervals[name]["low"]
+        limit = score if low is None else low
+        bounds = worst[name]
+        if limit is not None and bounds and exact(bounds["low"]) < exact(limit):
+            found.append(f"{LEFT_OUT}:{name}")
+    return found
